@@ -1,0 +1,1 @@
+//! Typed REST client of a Selion controller.

@@ -1,0 +1,393 @@
+//! Messages between controller and agent, over the one WebSocket that the agent opens.
+//!
+//! The agent receives its *desired state*, whole, with a generation, and again at every reconnect. It answers with
+//! reports that its node key signed; it keeps each until the controller acknowledges it, which happens only after
+//! the log has it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+
+use crate::commit::{PoolId, Work, signing_digest};
+use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::reason::Reason;
+use crate::slice::{NodeSpec, Slot};
+use crate::unit::{Amount, TimeMs};
+
+/// Version of these messages; both sides refuse another.
+pub const LINK_VERSION: u16 = 1;
+/// An agent sends something at least this often, in milliseconds.
+pub const HEARTBEAT_MS: u64 = 500;
+/// A node that was silent for this long is lost, in milliseconds.
+pub const SILENCE_MS: u64 = 2_000;
+/// Largest message in bytes.
+pub const MAX_MESSAGE: usize = 1 << 20;
+
+/// Who may decide: compared in order, the higher wins. *epoch* is on chain, *term* in the controller's store.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    BorshSerialize,
+    BorshDeserialize,
+)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct Fence {
+    /// Changes only when authority passes on chain.
+    pub epoch: u32,
+    /// Raised at every start of a controller under one epoch.
+    pub term: u64,
+}
+
+/// A log head: what the controller promised to extend for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct Head {
+    /// Entries covered.
+    pub size: u64,
+    /// RFC 6962 root over them.
+    pub root: Hash32,
+    /// Digest of State after the last of them.
+    pub digest: Hash32,
+    /// Under which fence it was signed.
+    pub fence: Fence,
+}
+
+/// A head with the authority's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct SignedHead {
+    /// The head.
+    pub head: Head,
+    /// By the authority, over [`Head::digest_to_sign`].
+    pub signature: Signature,
+}
+
+impl Head {
+    /// The 32 bytes that the authority signs (EIP-191).
+    #[must_use]
+    pub fn digest_to_sign(&self, pool: &PoolId) -> Hash32 {
+        signing_digest(pool, "head", self)
+    }
+}
+
+/// What the agent says first, after the challenge.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Hello {
+    /// [`LINK_VERSION`].
+    pub version: u16,
+    /// The controller's nonce, given back.
+    pub nonce: Hash32,
+    /// The machine.
+    pub spec: NodeSpec,
+    /// Highest fence this agent obeyed.
+    pub fence: Fence,
+    /// Highest head this agent was shown, if any.
+    pub head: Option<SignedHead>,
+    /// Sequence number of the last report it made; 0 if none.
+    pub last_seq: u64,
+}
+
+/// The bytes of a [`Hello`] with the node key's signature over `signing_digest(pool, "hello", &hello)`.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct SignedHello {
+    /// What is said.
+    pub hello: Hello,
+    /// By the node key.
+    pub signature: Signature,
+}
+
+/// How far an assignment should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Phase {
+    /// Make the slice, stage the data, then report `Ready`.
+    Prepare = 0,
+    /// Run the command.
+    Start = 1,
+}
+
+/// Where another member of the gang is reached.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct Peer {
+    /// Its rank.
+    pub rank: u16,
+    /// `host:port`.
+    pub address: String,
+}
+
+/// One member that this node should hold. A member that is not in the desired state is to be stopped.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Assignment {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run of it.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// How far to go.
+    pub phase: Phase,
+    /// The GPU.
+    pub gpu: GpuId,
+    /// The place on it.
+    pub slot: Slot,
+    /// CPU in thousandths of a core.
+    pub cpu_milli: u32,
+    /// Memory in bytes.
+    pub ram_bytes: u64,
+    /// The port at which the member listens, if it wants to.
+    pub port: u16,
+    /// All members of the lease by rank, this one included.
+    pub peers: Vec<Peer>,
+    /// What to run.
+    pub work: Work,
+    /// Salt of the work's commitment, also used to commit to outputs.
+    pub salt: Hash32,
+    /// What the log holds; the agent refuses work that does not match.
+    pub commitment: Hash32,
+    /// The agent stops the member by itself when its meter reaches this, in milliseconds.
+    pub max_run_ms: u64,
+}
+
+/// All that a node should hold.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Desired {
+    /// Who decided. An agent refuses a lower fence than it has seen.
+    pub fence: Fence,
+    /// Rises with every change under one fence; an older one is ignored.
+    pub generation: u64,
+    /// Everything this node should hold.
+    pub assignments: Vec<Assignment>,
+}
+
+/// What happened to a member.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum MemberEvent {
+    /// The assignment was received and is being prepared.
+    Accepted = 0,
+    /// Slice made, data staged and verified.
+    Ready = 1,
+    /// The command runs; the meter counts from here.
+    Running = 2,
+    /// A reading of the meter while the command runs.
+    Metered = 3,
+    /// The command ended by itself.
+    Exited {
+        /// Exit code; 128 + n for signal n.
+        code: i32,
+        /// `SHA-256(salt, CID text)` of the outputs, if there are any.
+        outputs: Option<Hash32>,
+    } = 4,
+    /// The member was stopped because it was no longer desired or its time was up, and its slice is free.
+    Stopped {
+        /// As in `Exited`.
+        outputs: Option<Hash32>,
+    } = 5,
+    /// The member could not be prepared or started, and its slice is free.
+    Failed {
+        /// `staging_failed`, `slice_failed` or `runtime_failed`.
+        reason: Reason,
+    } = 6,
+}
+
+/// A node's statement about one member of one lease.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Report {
+    /// Who states it.
+    pub node: NodeId,
+    /// Counts the node's reports from 1, without gaps.
+    pub seq: u64,
+    /// The fence under which the node acts.
+    pub fence: Fence,
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run of it.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// The GPU that the node used.
+    pub gpu: GpuId,
+    /// The place on it.
+    pub slot: Slot,
+    /// What happened.
+    pub event: MemberEvent,
+    /// Milliseconds that the command has run, by the node's monotonic clock.
+    pub metered_ms: u64,
+}
+
+/// A report with the node key's signature over `signing_digest(pool, "report", &report)`.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct SignedReport {
+    /// The statement.
+    pub report: Report,
+    /// By the node key.
+    pub signature: Signature,
+}
+
+/// Which stream of a member a log line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum LogSource {
+    /// The command's standard output.
+    Stdout = 0,
+    /// The command's standard error.
+    Stderr = 1,
+    /// The agent's own lines: staging progress, failures.
+    Agent = 2,
+}
+
+/// Log lines of one member. High-volume matter: it never enters the log.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct LogChunk {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run of it.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// Stream.
+    pub source: LogSource,
+    /// Number of the first line within the member's run; lines count from 0 over all streams.
+    pub first_line: u64,
+    /// Lines without their line ends; not UTF-8 is replaced.
+    pub lines: Vec<String>,
+}
+
+/// The CID of a member's outputs, told beside the log; the report holds its commitment.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Outputs {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run of it.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// CID of the output folder.
+    pub cid: String,
+}
+
+/// A voucher with both signatures: enough for the provider to claim alone.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct SignedVoucher {
+    /// Who pays.
+    pub renter: Account,
+    /// Who earns.
+    pub provider: Account,
+    /// The pair's total so far.
+    pub cumulative: Amount,
+    /// Use up to here is covered.
+    pub used_through: TimeMs,
+    /// The authority's epoch.
+    pub epoch: u32,
+    /// Size of the log that justifies it.
+    pub log_size: u64,
+    /// By the renter's session key, over the EIP-712 digest.
+    pub renter_signature: Signature,
+    /// By the authority, over the same digest.
+    pub authority_signature: Signature,
+}
+
+/// From the agent.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum ToController {
+    /// First message.
+    Hello(SignedHello) = 0,
+    /// Still here.
+    Heartbeat {
+        /// Sequence number of the last report made.
+        last_seq: u64,
+    } = 1,
+    /// A statement; kept by the agent until acknowledged.
+    Report(SignedReport) = 2,
+    /// Log lines.
+    Logs(LogChunk) = 3,
+    /// CID of outputs; sent before the report that commits to it.
+    Outputs(Outputs) = 4,
+    /// The voucher was stored.
+    VoucherStored {
+        /// Whose.
+        renter: Account,
+        /// Up to which total.
+        cumulative: Amount,
+    } = 5,
+}
+
+/// From the controller.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum ToAgent {
+    /// Opens the link.
+    Challenge {
+        /// [`LINK_VERSION`].
+        version: u16,
+        /// The pool.
+        pool: PoolId,
+        /// To be signed in the hello.
+        nonce: Hash32,
+    } = 0,
+    /// The hello was accepted.
+    Welcome {
+        /// Bearer token for the content gateway.
+        token: String,
+        /// Sequence number of the last report that the log has.
+        last_seq: u64,
+        /// The newest signed head, if there is one.
+        head: Option<SignedHead>,
+    } = 1,
+    /// All that the node should hold.
+    Desired(Desired) = 2,
+    /// Reports up to this number are in the log.
+    Ack {
+        /// Sequence number.
+        seq: u64,
+    } = 3,
+    /// The link is closed; the reason says why.
+    Refused {
+        /// Stable code.
+        reason: Reason,
+        /// For people: what was wrong and what to do.
+        detail: String,
+    } = 4,
+    /// Money earned.
+    Voucher(SignedVoucher) = 5,
+    /// A newer head.
+    Head(SignedHead) = 6,
+    /// A fresh bearer token for the content gateway.
+    Token(String) = 7,
+}

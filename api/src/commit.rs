@@ -1,0 +1,114 @@
+//! Commitments and digests: how private matter is named in the public log, and what is signed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+use sha2::{Digest, Sha256};
+
+use crate::id::{Address, Hash32};
+
+/// SHA-256 of the canonical bytes of `value`.
+#[must_use]
+pub fn sha256_of<T: BorshSerialize>(value: &T) -> Hash32 {
+    let mut hasher = Sha256::new();
+    hasher.update(canonical(value));
+    Hash32(hasher.finalize().into())
+}
+
+/// The canonical bytes of `value`.
+#[must_use]
+pub fn canonical<T: BorshSerialize>(value: &T) -> Vec<u8> {
+    // Writing to memory cannot fail for our types: no length passes u32 and no map is a hash map.
+    borsh::to_vec(value).unwrap_or_default()
+}
+
+/// What a renter's lease runs. It never enters the log: only [`Work::commitment`] does.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize))]
+pub struct Work {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Environment, in the order given.
+    pub env: Vec<(String, String)>,
+    /// Datasets by CID, each with the folder name under the data directory at which it is mounted.
+    pub datasets: Vec<(String, String)>,
+}
+
+impl Work {
+    /// `SHA-256(salt, canonical bytes)`. Without the salt the commitment says nothing: deleting the salt is erasure.
+    #[must_use]
+    pub fn commitment(&self, salt: &Hash32) -> Hash32 {
+        salted(salt, &canonical(self))
+    }
+}
+
+/// `SHA-256(salt, bytes)`: commits to `bytes` without showing them.
+#[must_use]
+pub fn salted(salt: &Hash32, bytes: &[u8]) -> Hash32 {
+    let mut hasher = Sha256::new();
+    hasher.update(salt.0);
+    hasher.update(bytes);
+    Hash32(hasher.finalize().into())
+}
+
+/// The pool in which a signature counts: nothing signed for one pool means anything in another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct PoolId {
+    /// EIP-155 chain id.
+    pub chain_id: u64,
+    /// The pool's Controller contract.
+    pub controller: Address,
+}
+
+/// What is signed by a renter (a request) or by a node (a report, a hello): 32 bytes that name the pool, the kind
+/// of the message and its canonical bytes. The signature is over the EIP-191 form of these 32 bytes.
+#[must_use]
+pub fn signing_digest<T: BorshSerialize>(pool: &PoolId, kind: &str, value: &T) -> Hash32 {
+    sha256_of(&("selion", kind, pool, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commitment_changes_with_every_part_and_with_the_salt() {
+        let work = Work {
+            command: alloc::vec![String::from("true")],
+            env: Vec::new(),
+            datasets: Vec::new(),
+        };
+        let salt = Hash32([1; 32]);
+        let other = Work {
+            command: alloc::vec![String::from("false")],
+            ..work.clone()
+        };
+        assert_ne!(work.commitment(&salt), other.commitment(&salt));
+        assert_ne!(work.commitment(&salt), work.commitment(&Hash32([2; 32])));
+    }
+
+    #[test]
+    fn a_signature_for_one_pool_means_nothing_in_another() {
+        let here = PoolId {
+            chain_id: 1,
+            controller: Address([1; 20]),
+        };
+        let there = PoolId {
+            chain_id: 1,
+            controller: Address([2; 20]),
+        };
+        assert_ne!(
+            signing_digest(&here, "report", &7_u64),
+            signing_digest(&there, "report", &7_u64)
+        );
+        assert_ne!(
+            signing_digest(&here, "report", &7_u64),
+            signing_digest(&here, "request", &7_u64)
+        );
+    }
+}

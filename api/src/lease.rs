@@ -1,0 +1,268 @@
+//! The lease: what a renter asks for, as the public log sees it, and the states it passes through.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+
+use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId};
+use crate::reason::Reason;
+use crate::slice::SliceWant;
+use crate::unit::{Amount, Rate};
+
+/// Most members of a gang.
+pub const MAX_MEMBERS: usize = 64;
+/// Longest lease: 30 days in milliseconds.
+pub const MAX_DURATION_MS: u64 = 30 * 24 * crate::unit::MS_PER_HOUR;
+/// Longest wait for room: 7 days in milliseconds.
+pub const MAX_WAIT_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
+
+/// One member of a lease: one slice on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(deny_unknown_fields)
+)]
+pub struct MemberWant {
+    /// The slice.
+    pub slice: SliceWant,
+    /// Only GPUs of this model.
+    #[cfg_attr(feature = "wire", serde(default))]
+    pub model: Option<String>,
+    /// Only this node.
+    #[cfg_attr(feature = "wire", serde(default))]
+    pub node: Option<NodeId>,
+    /// CPU beside the slice, in thousandths of a core.
+    #[cfg_attr(feature = "wire", serde(default = "default_cpu_milli"))]
+    pub cpu_milli: u32,
+    /// Memory beside the slice, in bytes.
+    #[cfg_attr(feature = "wire", serde(default = "default_ram_bytes"))]
+    pub ram_bytes: u64,
+}
+
+/// CPU of a member that names none: half a core.
+#[must_use]
+pub fn default_cpu_milli() -> u32 {
+    500
+}
+
+/// Memory of a member that names none: 512 MiB.
+#[must_use]
+pub fn default_ram_bytes() -> u64 {
+    512 << 20
+}
+
+/// What becomes of a lease when a node under it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum OnNodeLoss {
+    /// The lease ends.
+    End = 0,
+    /// The whole lease stops, is billed up to there, and waits again, first in line.
+    Requeue = 1,
+}
+
+/// A request for a lease as it enters the log. Private matter stands in it as commitments and tags only.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct LeaseRequest {
+    /// Who asks and pays.
+    pub renter: Account,
+    /// `SHA-256` of the account and its `Idempotency-Key`.
+    pub idem: Hash32,
+    /// The members, in order of rank.
+    pub members: Vec<MemberWant>,
+    /// At least this many different nodes.
+    pub min_nodes: u16,
+    /// Highest ask accepted for any member, per hour. `None`: any.
+    pub max_rate: Option<Rate>,
+    /// Acceptable isolation classes, one bit each.
+    pub classes: u8,
+    /// The lease ends after this long in *active*, in milliseconds.
+    pub duration_ms: u64,
+    /// How long the request may wait for room, in milliseconds; 0 refuses instead of waiting.
+    pub wait_ms: u64,
+    /// When a node is lost.
+    pub on_node_loss: OnNodeLoss,
+    /// [`Work::commitment`](crate::commit::Work::commitment).
+    pub work: Hash32,
+    /// Keyed tags of the datasets.
+    pub datasets: Vec<Hash32>,
+}
+
+impl LeaseRequest {
+    /// Fingerprint of the request but for its `idem`: equal bodies have equal fingerprints.
+    #[must_use]
+    pub fn body(&self) -> Hash32 {
+        crate::commit::sha256_of(&Self {
+            idem: Hash32::ZERO,
+            ..self.clone()
+        })
+    }
+
+    /// What is wrong with the request in itself, before any fleet is looked at: the field and why.
+    ///
+    /// # Errors
+    ///
+    /// The first fault, as (JSON field, sentence).
+    pub fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let members = self.members.len();
+        if members == 0 || members > MAX_MEMBERS {
+            return Err(("members", "a lease has 1 to 64 members"));
+        }
+        if usize::from(self.min_nodes) > members || self.min_nodes == 0 {
+            return Err(("min_nodes", "min_nodes is 1 to the number of members"));
+        }
+        if self.duration_ms == 0 || self.duration_ms > MAX_DURATION_MS {
+            return Err(("duration_ms", "duration_ms is 1 to 2592000000 (30 days)"));
+        }
+        if self.wait_ms > MAX_WAIT_MS {
+            return Err(("wait_ms", "wait_ms is at most 604800000 (7 days)"));
+        }
+        if self.classes == 0 || self.classes >= 1 << 6 {
+            return Err(("classes", "at least one isolation class must be acceptable"));
+        }
+        for member in &self.members {
+            match &member.slice {
+                SliceWant::Share {
+                    compute_permille,
+                    mem_bytes,
+                } => {
+                    if !(1..=crate::slice::WHOLE_PERMILLE).contains(compute_permille) {
+                        return Err(("compute_permille", "compute_permille is 1 to 1000"));
+                    }
+                    if *mem_bytes == 0 {
+                        return Err(("mem_bytes", "mem_bytes of a share is at least 1"));
+                    }
+                }
+                SliceWant::Mig { profile } if profile.is_empty() || profile.len() > 32 => {
+                    return Err(("profile", "profile is a MIG profile name such as 1g.10gb"));
+                }
+                SliceWant::Mig { .. } | SliceWant::Whole => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a lease stands. Every state but `ended` has a deadline.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
+)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum LeaseState {
+    /// No room yet, or not its turn.
+    Waiting = 0,
+    /// Slots are kept; the agents have not answered yet.
+    Held = 1,
+    /// Agents make the slices and stage the data. Not billed.
+    Preparing = 2,
+    /// All members are ready; commands are being started.
+    Starting = 3,
+    /// All members run; the meter counts.
+    Active = 4,
+    // 5 is kept for `paused`, which no transition reaches in this version.
+    /// Members are being stopped; no longer billed past their last report.
+    Ending = 6,
+    /// Over: bill and reason are final.
+    Ended = 7,
+}
+
+impl LeaseState {
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Held => "held",
+            Self::Preparing => "preparing",
+            Self::Starting => "starting",
+            Self::Active => "active",
+            Self::Ending => "ending",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// The candidate that came closest, and by how much it missed.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct NearestMiss {
+    /// The node.
+    pub node: NodeId,
+    /// The GPU, if the miss is about one.
+    pub gpu: Option<GpuId>,
+    /// Why it missed.
+    pub reason: Reason,
+    /// What was asked, in the unit of the reason (rate, bytes, slices, milli).
+    pub need: u64,
+    /// What there was.
+    pub have: u64,
+}
+
+/// A request that was turned away. It creates no lease.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct Refusal {
+    /// Why.
+    pub reason: Reason,
+    /// The candidate that came closest.
+    pub nearest: Option<NearestMiss>,
+    /// The lease that is concerned, if one is.
+    pub lease: Option<LeaseId>,
+}
+
+impl Refusal {
+    /// A refusal with nothing but its reason.
+    #[must_use]
+    pub fn plain(reason: Reason) -> Self {
+        Self {
+            reason,
+            nearest: None,
+            lease: None,
+        }
+    }
+}
+
+/// One line of a bill: what one member of one attempt costs its renter.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
+)]
+pub struct BillLine {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run of it.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// Who pays.
+    pub renter: Account,
+    /// Who earns.
+    pub provider: Account,
+    /// The ask, frozen at the grant.
+    pub rate: Rate,
+    /// Milliseconds billed: the node's signed meter, capped by the log's interval.
+    pub billable_ms: u64,
+    /// `floor(rate * billable_ms / 3_600_000)`.
+    pub amount: Amount,
+}

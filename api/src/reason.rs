@@ -1,0 +1,144 @@
+//! Why: one stable snake_case code for every refusal, wait and end, numbered by the party it belongs to.
+
+use borsh::{BorshDeserialize, BorshSerialize};
+
+/// Whose side a reason lies on. It decides who pays and what a reader should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+pub enum Party {
+    /// The account that asked.
+    Renter,
+    /// The owner of the node.
+    Provider,
+    /// The pool's controller and its rules.
+    Pool,
+    /// The chain of record.
+    Chain,
+}
+
+macro_rules! reasons {
+    ($($number:literal $variant:ident $code:literal $text:literal)*) => {
+        /// A reason. The number is its encoding and tells the party: 1xx renter, 2xx provider, 3xx pool, 4xx chain.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+        #[repr(u16)]
+        pub enum Reason {
+            $(#[doc = $text] #[cfg_attr(feature = "wire", serde(rename = $code))] $variant = $number,)*
+        }
+
+        impl Reason {
+            /// Every reason, in order of number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The stable code that clients match on.
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self { $(Self::$variant => $code),* }
+            }
+
+            /// One sentence for people.
+            #[must_use]
+            pub fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+
+            /// The reason of that number, if there is one.
+            #[must_use]
+            pub fn from_number(number: u16) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    101 PriceAboveMax "price_above_max" "Every slice that fits costs more than the request's max_rate."
+    102 PaymentRequired "payment_required" "The renter's free deposit does not cover the lease."
+    103 Released "released" "The renter released the lease."
+    104 Completed "completed" "The command ended with exit code 0."
+    105 CommandFailed "command_failed" "The command ended with another exit code."
+    106 Expired "expired" "The lease reached its duration."
+    107 WaitedTooLong "waited_too_long" "The request was not placed within its wait_ms."
+    108 BadRequest "bad_request" "The request contradicts itself or exceeds a limit."
+    109 IdempotencyMismatch "idempotency_mismatch" "The same Idempotency-Key came before with another body."
+    110 NotYours "not_yours" "The lease belongs to another renter."
+    111 NotLive "not_live" "The lease has ended already."
+    112 NoSuchLease "no_such_lease" "The pool knows no lease of this id."
+    201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
+    202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
+    203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."
+    204 StagingFailed "staging_failed" "A dataset could not be fetched or did not match its CID; nothing is billed."
+    205 SliceFailed "slice_failed" "The agent could not make the slice."
+    206 RuntimeFailed "runtime_failed" "The agent could not start the command."
+    207 NodePaused "node_paused" "The owner paused the node."
+    208 NodeNotSchedulable "node_not_schedulable" "Chain and link do not agree on the node, or it is not linked."
+    209 OwnerReclaimed "owner_reclaimed" "The owner took the GPU back."
+    210 OfferClosed "offer_closed" "The provider closed the offer on chain."
+    211 UnknownNode "unknown_node" "No provider registered this node."
+    212 SpecMismatch "spec_mismatch" "The agent's hardware is not the one of its offer on chain."
+    213 StaleReport "stale_report" "The report carries an old fence, an old sequence number or an old attempt."
+    214 NotAssigned "not_assigned" "The report names a lease, a GPU or a slice that the node was not given."
+    215 StopUnconfirmed "stop_unconfirmed" "The agent did not confirm the stop before its deadline."
+    301 NoMatchingSlice "no_matching_slice" "No node of the pool offers such a slice."
+    302 PoolFull "pool_full" "Slices that fit exist, but all are leased."
+    303 GangIncomplete "gang_incomplete" "Some members fit now, not all of them."
+    304 Queued "queued" "The request waits for its turn."
+    305 WaitsForStop "waits_for_stop" "Room is being freed by leases that are ending."
+    306 StaleFence "stale_fence" "Another controller took over."
+    307 UnknownVersion "unknown_version" "This release does not know that version of the rules."
+    308 ClassNotAllowed "class_not_allowed" "The pool was created without this isolation class."
+    309 SandboxNotAllowed "sandbox_not_allowed" "The pool was created without unsandboxed nodes."
+    401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
+    402 ChainBroken "chain_broken" "A reorganisation went deeper than the pool's finality rule; no new grants."
+}
+
+impl Reason {
+    /// Whose side the reason lies on.
+    #[must_use]
+    pub fn party(self) -> Party {
+        match self as u16 / 100 {
+            1 => Party::Renter,
+            2 => Party::Provider,
+            3 => Party::Pool,
+            _ => Party::Chain,
+        }
+    }
+}
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl BorshSerialize for Reason {
+    fn serialize<W: borsh::io::Write>(&self, to: &mut W) -> borsh::io::Result<()> {
+        (*self as u16).serialize(to)
+    }
+}
+
+impl BorshDeserialize for Reason {
+    fn deserialize_reader<R: borsh::io::Read>(from: &mut R) -> borsh::io::Result<Self> {
+        Self::from_number(u16::deserialize_reader(from)?).ok_or_else(|| {
+            borsh::io::Error::new(borsh::io::ErrorKind::InvalidData, "no such reason")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_leads_back_to_its_reason() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_number(*reason as u16), Some(*reason));
+        }
+        assert_eq!(Reason::from_number(999), None);
+        assert_eq!(Reason::NodeLost.party(), Party::Provider);
+    }
+}

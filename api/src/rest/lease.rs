@@ -1,0 +1,278 @@
+//! Leases as JSON.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::agent::{LogSource, Peer};
+use crate::commit::Work;
+use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss};
+use crate::reason::{Party, Reason};
+use crate::slice::{IsolationClass, Slot};
+use crate::unit::{Amount, Rate, TimeMs};
+
+/// A dataset to be mounted.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetMount {
+    /// CID of a dataset that was added to the pool before.
+    pub cid: String,
+    /// Folder name under `$SELION_DATA_DIR`: letters, digits, `.`, `_` and `-`.
+    pub mount: String,
+}
+
+/// `POST /v1/leases`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewLease {
+    /// The members, in order of rank. One is a plain lease, more are a gang: all or nothing.
+    pub members: Vec<MemberWant>,
+    /// At least this many different nodes.
+    #[serde(default = "one")]
+    pub min_nodes: u16,
+    /// Highest ask accepted for any member, token base units per hour.
+    #[serde(default)]
+    pub max_rate: Option<Rate>,
+    /// Acceptable isolation classes; all if absent.
+    #[serde(default = "all_classes")]
+    pub classes: Vec<IsolationClass>,
+    /// The lease ends after this long in *active*, in milliseconds.
+    pub duration_ms: u64,
+    /// How long the request may wait for room, in milliseconds; 0 refuses instead.
+    #[serde(default)]
+    pub wait_ms: u64,
+    /// When a node is lost: `end` is the default of a single member, `requeue` of a gang.
+    #[serde(default)]
+    pub on_node_loss: Option<OnNodeLoss>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Datasets to be mounted read-only.
+    #[serde(default)]
+    pub datasets: Vec<DatasetMount>,
+    /// Salt of the work's commitment; the controller draws one if absent. Needed to sign.
+    #[serde(default)]
+    pub salt: Option<Hash32>,
+    /// The renter's signature over `signing_digest(pool, "lease", request)`; without it the log marks the request
+    /// as unsigned.
+    #[serde(default)]
+    pub signature: Option<Signature>,
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn all_classes() -> Vec<IsolationClass> {
+    IsolationClass::ALL.to_vec()
+}
+
+impl NewLease {
+    /// The private part.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        Work {
+            command: self.command.clone(),
+            env: self.env.clone().into_iter().collect(),
+            datasets: self
+                .datasets
+                .iter()
+                .map(|data| (data.cid.clone(), data.mount.clone()))
+                .collect(),
+        }
+    }
+
+    /// The public part, as it enters the log. `tags` are the keyed tags of the datasets in order, `salt` the salt
+    /// in use.
+    #[must_use]
+    pub fn request(
+        &self,
+        renter: Account,
+        idempotency_key: &str,
+        salt: &Hash32,
+        tags: Vec<Hash32>,
+    ) -> LeaseRequest {
+        LeaseRequest {
+            renter,
+            idem: crate::commit::sha256_of(&(renter, idempotency_key)),
+            members: self.members.clone(),
+            min_nodes: self.min_nodes,
+            max_rate: self.max_rate,
+            classes: self.classes.iter().fold(0, |set, class| set | class.bit()),
+            duration_ms: self.duration_ms,
+            wait_ms: self.wait_ms,
+            on_node_loss: self.on_node_loss.unwrap_or(if self.members.len() > 1 {
+                OnNodeLoss::Requeue
+            } else {
+                OnNodeLoss::End
+            }),
+            work: self.work().commitment(salt),
+            datasets: tags,
+        }
+    }
+}
+
+/// Why a lease is not placed yet.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Waiting {
+    /// Place in the order of service, from 1.
+    pub position: u64,
+    /// Why.
+    pub reason: Reason,
+    /// The candidate that came closest.
+    pub nearest: Option<NearestMiss>,
+    /// When the request gives up.
+    pub until_ms: TimeMs,
+}
+
+/// One member of a placed lease.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LeaseMember {
+    /// Rank.
+    pub rank: u16,
+    /// Node.
+    pub node: NodeId,
+    /// GPU.
+    pub gpu: GpuId,
+    /// Place on it.
+    pub slot: Slot,
+    /// How it is kept apart.
+    pub class: IsolationClass,
+    /// The ask, frozen at the grant.
+    pub rate: Rate,
+    /// Where this member is reached by its peers.
+    pub address: String,
+    /// Milliseconds billed so far in this attempt.
+    pub billable_ms: u64,
+    /// Amount so far in this attempt.
+    pub amount: Amount,
+    /// Exit code, once the command ended.
+    pub exit_code: Option<i32>,
+}
+
+/// One run of a lease that is over.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Attempt {
+    /// Counts from 1.
+    pub attempt: u32,
+    /// Why it ended.
+    pub reason: Reason,
+    /// What it cost.
+    pub amount: Amount,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Lease {
+    /// Its id.
+    pub id: LeaseId,
+    /// Who holds it.
+    pub renter: Account,
+    /// Where it stands.
+    pub state: LeaseState,
+    /// Why it ended, or why it is ending.
+    pub reason: Option<Reason>,
+    /// Whose side the reason lies on.
+    pub party: Option<Party>,
+    /// Filled while it waits.
+    pub waiting: Option<Waiting>,
+    /// Which run this is; 0 before the first grant.
+    pub attempt: u32,
+    /// Members of the current or last run.
+    pub members: Vec<LeaseMember>,
+    /// Runs that are over.
+    pub attempts: Vec<Attempt>,
+    /// What was asked.
+    pub wants: Vec<MemberWant>,
+    /// Longest time in *active*.
+    pub duration_ms: u64,
+    /// Highest ask accepted.
+    pub max_rate: Option<Rate>,
+    /// When the request was made.
+    pub created_ms: TimeMs,
+    /// Since when it is in this state.
+    pub since_ms: TimeMs,
+    /// When this state ends by itself; absent once ended.
+    pub deadline_ms: Option<TimeMs>,
+    /// Deposit kept for it.
+    pub reserved: Amount,
+    /// Bill so far, all attempts.
+    pub amount: Amount,
+    /// Whether the request was signed by the renter's account.
+    pub signed: bool,
+    /// CIDs of the outputs by rank, once told by the agents and matching their reports. Private to the renter.
+    #[serde(default)]
+    pub outputs: BTreeMap<u16, String>,
+    /// What may be done now: `release`.
+    pub actions: Vec<String>,
+}
+
+/// A page of leases.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LeasePage {
+    /// Leases, newest first.
+    pub leases: Vec<Lease>,
+    /// Pass as `page_token` for the next page.
+    pub next_page_token: Option<String>,
+}
+
+/// One candidate of a placement.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Candidate {
+    /// Rank of the member that was judged.
+    pub member: u16,
+    /// Node.
+    pub node: NodeId,
+    /// GPU.
+    pub gpu: GpuId,
+    /// The slot it could give now.
+    pub slot: Option<Slot>,
+    /// The ask.
+    pub rate: Option<Rate>,
+    /// Why it could not, if it could not.
+    pub reason: Option<Reason>,
+}
+
+/// `GET /v1/leases/{id}/placement`: how the candidates look as of the entry in the response header.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct PlacementView {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Every GPU of the pool, judged for every different member.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A change of a lease, as a server-sent event of `GET /v1/leases/{id}/events`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LeaseEvent {
+    /// Log entry that caused it.
+    pub entry: u64,
+    /// When.
+    pub at_ms: TimeMs,
+    /// The state reached.
+    pub state: LeaseState,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// Which run.
+    pub attempt: u32,
+    /// Where the members are, when placed.
+    pub peers: Vec<Peer>,
+}
+
+/// A line of a member's output, as a server-sent event of `GET /v1/leases/{id}/logs`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LogLine {
+    /// Which run.
+    pub attempt: u32,
+    /// Rank of the member.
+    pub member: u16,
+    /// Number of the line in the member's run.
+    pub line: u64,
+    /// Stream.
+    pub source: LogSource,
+    /// Text without its line end.
+    pub text: String,
+}

@@ -1,0 +1,386 @@
+//! Everything but leases as JSON: offers, nodes, shares, money, datasets, the registry, the log.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::agent::{Fence, SignedHead};
+use crate::chain::ComponentKind;
+use crate::commit::PoolId;
+use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::lease::BillLine;
+use crate::reason::Reason;
+use crate::slice::{GpuSpec, IsolationClass, Sandbox, Slot};
+use crate::unit::{Amount, Rate, TimeMs};
+
+/// `GET /v1/pool`: which pool this is and on what terms.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct PoolView {
+    /// Chain and Controller contract.
+    pub pool: PoolId,
+    /// Vault contract.
+    pub vault: Address,
+    /// Token contract.
+    pub token: Address,
+    /// Who decides and countersigns.
+    pub authority: Account,
+    /// The key that the controller holds for delegated vouchers.
+    pub delegate: Address,
+    /// Operator's fee in ten-thousandths.
+    pub fee_bps: u16,
+    /// The fence in force.
+    pub fence: Fence,
+    /// Whether simulated GPUs may be leased.
+    pub allow_simulated: bool,
+    /// Whether nodes without a sandbox may be leased.
+    pub allow_unsandboxed: bool,
+}
+
+/// One thing that can be leased now, and its ask.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Offer {
+    /// Node.
+    pub node: NodeId,
+    /// Owner.
+    pub provider: Account,
+    /// GPU.
+    pub gpu: GpuId,
+    /// Model.
+    pub model: String,
+    /// `whole`, a MIG profile name, or `share`.
+    pub slice: String,
+    /// How it is kept apart.
+    pub class: IsolationClass,
+    /// Ask per hour; for `share` the ask of the whole GPU in shares.
+    pub rate: Rate,
+    /// Memory of the slice in bytes; for `share` what is left.
+    pub mem_bytes: u64,
+    /// How many fit now; for `share` the permille left.
+    pub available: u64,
+    /// Region as stated by the owner.
+    pub region: String,
+}
+
+/// A page of offers.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct OfferPage {
+    /// Offers in order of node, GPU, slice.
+    pub offers: Vec<Offer>,
+    /// Pass as `page_token` for the next page.
+    pub next_page_token: Option<String>,
+}
+
+/// A place on a GPU that is in use.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct SlotView {
+    /// The place.
+    pub slot: Slot,
+    /// Who holds it.
+    pub lease: LeaseId,
+    /// Rank of the member.
+    pub member: u16,
+}
+
+/// A GPU and what is on it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct GpuView {
+    /// As offered.
+    pub spec: GpuSpec,
+    /// In use.
+    pub slots: Vec<SlotView>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct NodeView {
+    /// Its id.
+    pub node: NodeId,
+    /// Its owner.
+    pub provider: Account,
+    /// True if leases can be placed on it now.
+    pub schedulable: bool,
+    /// Why not, if not.
+    pub reason: Option<Reason>,
+    /// True while its link is up.
+    pub linked: bool,
+    /// Paused by its owner.
+    pub paused: bool,
+    /// Since when `linked` is what it is.
+    pub since_ms: TimeMs,
+    /// Sequence number of its last report in the log.
+    pub last_seq: u64,
+    /// How processes are kept apart; absent before the first hello.
+    pub sandbox: Option<Sandbox>,
+    /// Host at which members are reached.
+    pub address: String,
+    /// Region as stated.
+    pub region: String,
+    /// CPU in all and leased, thousandths of a core.
+    pub cpu_milli: u32,
+    /// CPU leased.
+    pub cpu_milli_used: u32,
+    /// Memory in all, bytes.
+    pub ram_bytes: u64,
+    /// Memory leased.
+    pub ram_bytes_used: u64,
+    /// GPUs.
+    pub gpus: Vec<GpuView>,
+}
+
+/// A page of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct NodePage {
+    /// Nodes in order of id.
+    pub nodes: Vec<NodeView>,
+    /// Pass as `page_token` for the next page.
+    pub next_page_token: Option<String>,
+}
+
+/// One account's part of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ShareView {
+    /// The account.
+    pub account: Account,
+    /// Its weight.
+    pub weight: u32,
+    /// Largest of its parts of any resource, divided by its weight, in millionths.
+    pub dominant_share_ppm: u64,
+    /// The resource it is largest in: `gpu_work`, `gpu_mem`, `cpu` or `ram`.
+    pub dominant_resource: String,
+    /// Leases that hold slots.
+    pub live: u64,
+    /// Leases that wait.
+    pub waiting: u64,
+}
+
+/// `GET /v1/shares`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct SharesView {
+    /// Accounts with leases, lowest share first: the order of service.
+    pub shares: Vec<ShareView>,
+}
+
+/// `GET /v1/account`: the caller's money as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct AccountView {
+    /// The caller.
+    pub account: Account,
+    /// Deposited in all, final on chain.
+    pub deposited: Amount,
+    /// Withdrawn in all.
+    pub withdrawn: Amount,
+    /// On its way out.
+    pub thawing: Amount,
+    /// Claimed by providers in all.
+    pub claimed: Amount,
+    /// Promised by vouchers and not yet claimed.
+    pub promised: Amount,
+    /// Kept for leases that are live.
+    pub reserved: Amount,
+    /// Free for new leases.
+    pub free: Amount,
+    /// What the delegated key may still sign for.
+    pub delegated: Amount,
+}
+
+/// A bill line with its time.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct BillView {
+    /// Log entry that fixed it.
+    pub entry: u64,
+    /// The line.
+    #[serde(flatten)]
+    pub line: BillLine,
+}
+
+/// A voucher.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct VoucherView {
+    /// Who pays.
+    pub renter: Account,
+    /// Who earns.
+    pub provider: Account,
+    /// The pair's total.
+    pub cumulative: Amount,
+    /// Use up to here is covered.
+    pub used_through_ms: TimeMs,
+    /// The authority's epoch.
+    pub epoch: u32,
+    /// Size of the log that justifies it.
+    pub log_size: u64,
+    /// Both signatures given.
+    pub signed: bool,
+    /// Stored by the provider's agent.
+    pub delivered: bool,
+    /// Claimed on chain, as final blocks in the log tell.
+    pub claimed: Amount,
+}
+
+/// The newest voucher of each pair that the caller is part of.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct VoucherPage {
+    /// Vouchers.
+    pub vouchers: Vec<VoucherView>,
+}
+
+/// `POST /v1/datasets` with JSON: names a DAG whose blocks were put to the gateway before.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewDataset {
+    /// Root CID.
+    pub cid: String,
+    /// A name for people; empty if none.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// A dataset of the caller.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Dataset {
+    /// Root CID.
+    pub cid: String,
+    /// The keyed tag that stands for it in the log.
+    pub tag: Hash32,
+    /// Name for people.
+    pub name: String,
+    /// Size of all blocks in bytes.
+    pub bytes: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// When it was added.
+    pub added_ms: TimeMs,
+}
+
+/// The caller's datasets.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct DatasetPage {
+    /// Datasets, newest first.
+    pub datasets: Vec<Dataset>,
+    /// Pass as `page_token` for the next page.
+    pub next_page_token: Option<String>,
+}
+
+/// `POST /v1/auth/nonce`: a text to sign with the account's key (EIP-191), good once and for five minutes.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Nonce {
+    /// The nonce.
+    pub nonce: Hash32,
+    /// The text to sign; it names the pool, the account and the nonce.
+    pub message: String,
+    /// When it lapses.
+    pub expires_ms: TimeMs,
+}
+
+/// `POST /v1/api-keys`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewApiKey {
+    /// The account.
+    pub account: Account,
+    /// The nonce that was given for it.
+    pub nonce: Hash32,
+    /// EIP-191 signature over the nonce's `message`.
+    pub signature: Signature,
+    /// A name for people; empty if none.
+    #[serde(default)]
+    pub name: String,
+}
+
+/// A new API key. It is shown once; the controller keeps its hash only.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ApiKey {
+    /// Id, for revoking.
+    pub id: u64,
+    /// The key.
+    pub api_key: String,
+}
+
+/// `POST /v1/auth/token` with `Authorization: ApiKey <key>`: a short bearer token.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Token {
+    /// JWT for `Authorization: Bearer`.
+    pub token: String,
+    /// When it lapses.
+    pub expires_ms: TimeMs,
+}
+
+/// A registered component of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ComponentView {
+    /// Who registered it.
+    pub owner: Account,
+    /// What it is.
+    pub kind: ComponentKind,
+    /// URL.
+    pub endpoint: String,
+    /// When the entry ends.
+    pub until_ms: TimeMs,
+}
+
+/// A registered provider.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ProviderView {
+    /// The owner.
+    pub provider: Account,
+    /// Who is paid.
+    pub payout: Address,
+    /// Stake that counts.
+    pub stake: Amount,
+    /// Its nodes.
+    pub nodes: Vec<NodeId>,
+}
+
+/// `GET /v1/registry`: what the log knows of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct RegistryView {
+    /// Last final block in the log.
+    pub block_number: u64,
+    /// Its hash.
+    pub block_hash: Hash32,
+    /// Newest block seen; not final, so nothing was decided on it (`unconfirmed`).
+    pub unconfirmed_block: Option<u64>,
+    /// Components.
+    pub components: Vec<ComponentView>,
+    /// Providers.
+    pub providers: Vec<ProviderView>,
+}
+
+/// `GET /v1/log/head`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct HeadView {
+    /// Newest signed head.
+    pub newest: Option<SignedHead>,
+    /// Newest head on chain that is final.
+    pub anchored_size: u64,
+}
+
+/// One entry as published.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LoggedEntry {
+    /// Its number; the first is 0.
+    pub seq: u64,
+    /// Canonical bytes, the leaf of the tree, in hex.
+    pub entry: String,
+    /// Canonical bytes of its effects in order, in hex: the leaves of its `effects_root`.
+    pub effects: Vec<String>,
+    /// The head signed after this entry, if one was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<SignedHead>,
+}
+
+/// A page of the log.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct EntryPage {
+    /// Entries in order.
+    pub entries: Vec<LoggedEntry>,
+    /// Number to ask from next; absent at the end.
+    pub next: Option<u64>,
+}
+
+/// `GET /healthz` and `GET /readyz`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Health {
+    /// `ok`, or what is missing.
+    pub status: String,
+    /// Process id, for operators on the same machine.
+    pub pid: u32,
+}
