@@ -1,0 +1,31 @@
+//! Which names may appear in a folder.
+
+use super::DagError;
+
+/// Bytes in the longest name: what common file systems take.
+const MAX_NAME: usize = 255;
+
+/// Accepts a name that stays inside its folder on any file system of ours.
+///
+/// # Errors
+///
+/// [`DagError::BadName`] for an empty name, `.`, `..`, one with `/` or NUL, or one over 255 bytes.
+pub fn check_name(name: &str) -> Result<(), DagError> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name == "." || name == ".." {
+        "it points outside its folder"
+    } else if name.contains('/') {
+        "it contains '/'"
+    } else if name.contains('\0') {
+        "it contains NUL"
+    } else if name.len() > MAX_NAME {
+        "it is longer than 255 bytes"
+    } else {
+        return Ok(());
+    };
+    Err(DagError::BadName {
+        name: name.to_owned(),
+        why,
+    })
+}

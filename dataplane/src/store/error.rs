@@ -1,0 +1,110 @@
+//! What can go wrong on disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cid::Cid;
+
+use crate::dag::DagError;
+
+/// Why a store did not do what it was asked. Nothing half done is visible after any of these.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The block is not here.
+    #[error("block {cid} is not in the store")]
+    Missing {
+        /// The block.
+        cid: Box<Cid>,
+    },
+    /// The file of a block holds other bytes. It is not served; a `put` or a fetch of the block replaces it.
+    #[error("block {cid} is corrupt on disk ({}): fetch or add it again, and check the disk", path.display())]
+    Corrupt {
+        /// The block.
+        cid: Box<Cid>,
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Bytes that are not the block, or a DAG outside the rules.
+    #[error(transparent)]
+    Dag(#[from] DagError),
+    /// No room.
+    #[error("no room left on the disk of {}: free some space and try again", path.display())]
+    Full {
+        /// What was being written.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a folder.
+    #[error("{} is a {kind}; only regular files and folders can be added", path.display())]
+    NotAddable {
+        /// The offending path.
+        path: PathBuf,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// A file name that is not UTF-8, or not allowed in a folder.
+    #[error("{} has a name that cannot be added: {why}", path.display())]
+    BadFileName {
+        /// The offending path.
+        path: PathBuf,
+        /// What is wrong with its name.
+        why: String,
+    },
+    /// A file that became shorter or longer while it was read.
+    #[error("{} changed while it was being added: stop what writes it and add it again", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A tree over the limits given.
+    #[error("{} holds more than the {limit} {what} allowed", path.display())]
+    OverLimit {
+        /// Where the limit was passed.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+        /// Of what.
+        what: &'static str,
+    },
+    /// The destination of an export exists.
+    #[error("{} exists already: remove it or choose another destination", path.display())]
+    Exists {
+        /// The destination.
+        path: PathBuf,
+    },
+    /// An owner of pins that cannot be a folder name.
+    #[error(
+        "pin owner {owner:?} must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', and not start with '.'"
+    )]
+    BadOwner {
+        /// The owner as given.
+        owner: String,
+    },
+    /// Anything else the system refused.
+    #[error("{}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Says where an I/O error happened.
+pub(super) trait At<T> {
+    fn at(self, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|error| at(path, error))
+    }
+}
+
+pub(super) fn at(path: &Path, source: io::Error) -> StoreError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path },
+        _ => StoreError::Io { path, source },
+    }
+}
