@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Pools} from "../utils/Pools.sol";
+import {Item, Item2, ProviderItems} from "../../src/interfaces/IVault.sol";
+import {Vault} from "../../src/Vault.sol";
+
+/// Makes a vault alone, so that its price is known apart from the pool's.
+contract VaultMaker {
+    function make(address token, address authority) external returns (address) {
+        return address(new Vault{salt: 0}(token, authority, 200, 3 days));
+    }
+}
+
+/// What each operation costs as a transaction of its own, with cold slots: the receipt's gas. Run by
+/// test.sh with --isolate; FORGE_SNAPSHOT_CHECK=true compares with the committed snapshots/.
+/// "first": the (renter, provider) slot is new. "again": it exists. "each": the whole transaction through the batch size.
+contract GasTest is Pools {
+    address internal constant CLAIMER = address(0xC1A1);
+    uint64 internal constant SUM = 1e6;
+
+    function _note(string memory name, uint256 limit, uint256 each) private {
+        uint256 used = vm.lastCallGas().gasTotalUsed / each;
+        vm.snapshotValue("vault", name, used);
+        yes(used <= limit, string.concat(name, " is above its target"));
+    }
+
+    function _people(uint256 count, uint160 base) private {
+        for (uint160 i; i < count; ++i) {
+            enter(address(base + i), 1000e6, uint256(base) + i);
+        }
+    }
+
+    function _items(address to, uint256 count, uint160 base, uint64 sum) private view returns (Item2[] memory items) {
+        items = new Item2[](count);
+        for (uint160 i; i < count; ++i) {
+            Voucher memory v = Voucher(address(base + i), to, sum, 1_800_000_000_000, 1, 1_000_000);
+            items[i] = sign(v, uint256(base) + i, AUTHORITY_KEY);
+        }
+    }
+
+    function _claim(address to, uint256 count, uint160 base, uint64 sum) private {
+        Item2[] memory items = _items(to, count, base, sum);
+        vm.prank(CLAIMER, CLAIMER);
+        vault.claim(to, items);
+    }
+
+    function _aggregate(address to, uint256 count, uint160 base, uint64 sum) private {
+        Item2[] memory both = _items(to, count, base, sum);
+        Item[] memory items = new Item[](count);
+        for (uint256 i; i < count; ++i) {
+            items[i] = single(both[i]);
+        }
+        (bytes32 ar, bytes32 avs) = batch(to, 1, items, AUTHORITY_KEY);
+        vm.prank(CLAIMER, CLAIMER);
+        vault.claimAggregated(to, 1, ar, avs, items);
+    }
+
+    function _knownProvider(address to) private {
+        _people(1, 0xA00000);
+        _claim(to, 1, 0xA00000, SUM);
+    }
+
+    function test_claims_with_two_signatures() public {
+        _knownProvider(provider);
+        _people(100, 0xB00000);
+        _claim(provider, 25, 0xB00000, SUM);
+        _note("claim 25 first, each", 41_000, 25);
+        _claim(provider, 25, 0xB00000, 2 * SUM);
+        _note("claim 25 again, each", 24_000, 25);
+        _claim(provider, 25, 0xB00000, 2 * SUM);
+        _note("claim 25 stale, each", 7_500, 25);
+        _claim(provider, 1, 0xB00000 + 25, SUM);
+        _note("claim 1 first", 73_000, 1);
+        _claim(provider, 1, 0xB00000 + 25, 2 * SUM);
+        _note("claim 1 again", 56_000, 1);
+        _claim(provider, 100, 0xB00000, 3 * SUM);
+        _claim(provider, 100, 0xB00000, 4 * SUM);
+        _note("claim 100 again, each", 23_000, 100);
+    }
+
+    function test_claims_with_one_batch_signature() public {
+        _knownProvider(provider);
+        _people(25, 0xB00000);
+        _aggregate(provider, 25, 0xB00000, SUM);
+        _note("aggregated 25 first, each", 37_000, 25);
+        _aggregate(provider, 25, 0xB00000, 2 * SUM);
+        _note("aggregated 25 again, each", 19_500, 25);
+    }
+
+    function test_a_sweep_of_two_providers() public {
+        address other = address(0xBEEF04);
+        _knownProvider(provider);
+        _knownProvider(other);
+        _people(25, 0xB00000);
+        _claim(provider, 25, 0xB00000, SUM);
+        _claim(other, 25, 0xB00000, SUM);
+        ProviderItems[] memory all = new ProviderItems[](2);
+        all[0] = ProviderItems(provider, _items(provider, 25, 0xB00000, 2 * SUM));
+        all[1] = ProviderItems(other, _items(other, 25, 0xB00000, 2 * SUM));
+        vm.prank(CLAIMER, CLAIMER);
+        vault.claimMany(all);
+        _note("sweep 2 x 25 again, each", 21_000, 50);
+    }
+
+    function test_money_in_and_out() public {
+        _people(1, 0xA00000); // the vault holds something before
+        fund(renter, 3000e6);
+        vm.prank(renter, renter);
+        vault.enter(1000e6, session, UNTIL);
+        _note("enter first", 70_000, 1);
+        vm.prank(renter, renter);
+        vault.deposit(1000e6);
+        _note("deposit again", 50_000, 1);
+        vm.prank(renter, renter);
+        vault.thaw(500e6);
+        _note("thaw", 48_000, 1); // reads the balance too, so that no more can thaw than is there
+        vm.warp(block.timestamp + THAW_S);
+        vm.prank(renter, renter);
+        vault.withdraw(renter);
+        _note("withdraw", 47_000, 1);
+        vm.prank(renter, renter);
+        vault.enter(0, vm.addr(0x0E87), UNTIL);
+        _note("rotate key", 58_000, 1);
+        for (uint64 i = 1; i < 3; ++i) {
+            vault.claim(provider, one(sign(voucher(i * SUM), 0x0E87, AUTHORITY_KEY)));
+            vm.prank(provider, provider);
+            vault.cashOut(provider);
+            _note(i == 1 ? "cash out first" : "cash out again", i == 1 ? 64_000 : 47_000, 1);
+        }
+    }
+
+    function test_anchors() public {
+        vm.prank(authority, authority);
+        controller.anchor(1, 1_000_000, keccak256("root"), keccak256("digest"));
+        _note("anchor first", 31_000, 1); // the slot holds the epoch from the start
+        vm.prank(authority, authority);
+        controller.anchor(1, 2_000_000, keccak256("root 2"), keccak256("digest 2"));
+        _note("anchor again", 31_000, 1);
+    }
+
+    function test_making_a_pool() public {
+        VaultMaker maker = new VaultMaker();
+        vm.prank(CLAIMER, CLAIMER);
+        maker.make(address(token), authority);
+        _note("vault through a factory", 2_000_000, 1);
+        vm.prank(CLAIMER, CLAIMER);
+        factory.create(terms(address(token)));
+        _note("whole pool through the factory", 4_500_000, 1);
+    }
+}

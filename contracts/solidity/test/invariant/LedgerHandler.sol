@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Pools} from "../utils/Pools.sol";
+import {Item, Item2} from "../../src/interfaces/IVault.sol";
+import {Controller} from "../../src/Controller.sol";
+import {TestToken} from "../../src/TestToken.sol";
+import {Vault} from "../../src/Vault.sol";
+
+/// Four renters, three providers and an authority with an honest log: it countersigns a voucher only if all that it
+/// countersigned and is not yet claimed fits in what is not thawing, and it has every voucher claimed before a thaw
+/// ends or a key dies (the sweeper).
+contract LedgerHandler is Pools {
+    uint160 private constant RENTERS = 0xAE0000;
+    uint160 private constant PROVIDERS = 0xBE0000;
+    uint256 private constant RENTER_KEYS = 0xCE0000;
+
+    uint256 public moneyIn;
+    uint256 public moneyOut;
+    bool public fell;
+    bool public forged;
+    /// Provider to renter to the highest countersigned total, and its voucher.
+    mapping(address => mapping(address => uint64)) public signed;
+    mapping(address => mapping(address => Item2)) private _vouchers;
+    mapping(address => uint64) private _thawing;
+    mapping(address => uint256) private _keyTurn;
+    uint32 private _epoch = 1;
+    uint256 private _authorityKey;
+    uint256 private _latest;
+    /// Who may end the story; the fuzzer may not.
+    address private immutable TEST;
+
+    constructor(TestToken token_, Controller controller_, Vault vault_, uint256 authorityKey) {
+        (token, controller, vault, _authorityKey) = (token_, controller_, vault_, authorityKey);
+        _latest = block.timestamp;
+        TEST = msg.sender;
+        for (uint256 i; i < 4; ++i) {
+            _put(renterAt(i), 100e6);
+        }
+    }
+
+    function setUp() public override {}
+
+    function renterAt(uint256 i) public pure returns (address) {
+        return address(RENTERS + uint160(i % 4));
+    }
+
+    function providerAt(uint256 i) public pure returns (address) {
+        return address(PROVIDERS + uint160(i % 3));
+    }
+
+    /// Nothing monotone may fall in any step.
+    modifier watched() {
+        vm.warp(_latest);
+        uint256[13] memory before = _monotone();
+        _;
+        uint256[13] memory afterwards = _monotone();
+        for (uint256 i; i < 13; ++i) {
+            if (afterwards[i] < before[i]) fell = true;
+        }
+    }
+
+    // -- what anybody may do
+
+    function deposit(uint256 r, uint64 amount) external watched {
+        _put(renterAt(r), uint64(within(amount, 1, 1000e6)));
+    }
+
+    function rotate(uint256 r) external watched {
+        address who = renterAt(r);
+        _sweep(who); // the sweeper does not wait for the old key to die
+        _keyTurn[who] += 1;
+        vm.prank(who);
+        vault.enter(0, vm.addr(_key(who)), type(uint32).max);
+    }
+
+    function use(uint256 p, uint256 r, uint64 amount) external watched {
+        (address to, address from) = (providerAt(p), renterAt(r));
+        uint64 free = _free(from);
+        uint64 more = uint64(within(amount, 0, free));
+        if (more == 0) return;
+        signed[to][from] += more;
+        Voucher memory v = Voucher(from, to, signed[to][from], uint64(block.timestamp * 1000), _epoch, 1);
+        _vouchers[to][from] = sign(v, _key(from), _authorityKey);
+    }
+
+    function claimOne(uint256 p, uint256 r) external watched {
+        _claim(providerAt(p), renterAt(r));
+    }
+
+    function claimBatch(uint256 p, bool aggregated) external watched {
+        address to = providerAt(p);
+        Item2[] memory items = new Item2[](4);
+        Item[] memory singles = new Item[](4);
+        for (uint256 i; i < 4; ++i) {
+            items[i] = _vouchers[to][renterAt(i)];
+            singles[i] = single(items[i]);
+        }
+        if (!aggregated) return vault.claim(to, items);
+        (bytes32 ar, bytes32 avs) = batch(to, _epoch, singles, _authorityKey);
+        vault.claimAggregated(to, _epoch, ar, avs, singles);
+    }
+
+    function forge(uint256 p, uint256 r, uint64 amount, uint8 how) external watched {
+        (address to, address from) = (providerAt(p), renterAt(r));
+        Voucher memory v = Voucher(from, to, signed[to][from] + amount % 1e9 + 1, 0, _epoch, 1);
+        Item2 memory bad = how % 4 == 0
+            ? sign(v, _key(from), _key(from))
+            : how % 4 == 1 ? sign(v, _authorityKey, _authorityKey) : sign(v, 0xBAD, _authorityKey);
+        if (how % 4 == 3) bad = sign(v, _key(from), 0xBAD);
+        uint64 before = balanceOf(from);
+        vault.claim(to, one(bad));
+        if (balanceOf(from) != before) forged = true;
+    }
+
+    function thaw(uint256 r, uint64 amount) external watched {
+        address who = renterAt(r);
+        amount = uint64(within(amount, 0, balanceOf(who)));
+        vm.prank(who);
+        vault.thaw(amount);
+        _thawing[who] = amount;
+    }
+
+    function withdraw(uint256 r) external watched {
+        address who = renterAt(r);
+        (uint64 amount, uint40 readyAt) = vault.thawing(who);
+        if (amount == 0) return;
+        _sweep(who); // within the delay, as the controller's sweeper does
+        if (block.timestamp < readyAt) _pass(readyAt - block.timestamp);
+        _withdraw(who);
+    }
+
+    function cashOut(uint256 p) external watched {
+        _cashOut(providerAt(p));
+    }
+
+    function cashOutFees(uint256 p) external watched {
+        _cashOutFees(providerAt(p));
+    }
+
+    function passAuthority() external watched {
+        _sweepAll(); // what is not claimed within the grace would need the new authority's batch signature
+        uint256 next = _authorityKey + 1;
+        vm.prank(vm.addr(_authorityKey));
+        controller.passAuthority(vm.addr(next));
+        _authorityKey = next;
+        _epoch += 1;
+    }
+
+    function wait_(uint32 seconds_) external watched {
+        _pass(within(seconds_, 1, 12 hours));
+    }
+
+    // -- the end
+
+    function settleAll() external {
+        if (msg.sender != TEST) return;
+        vm.warp(_latest);
+        _sweepAll();
+    }
+
+    function exitAll() external {
+        if (msg.sender != TEST) return;
+        vm.warp(_latest);
+        for (uint256 i; i < 4; ++i) {
+            uint64 all = balanceOf(renterAt(i));
+            if (all == 0) continue;
+            vm.prank(renterAt(i));
+            vault.thaw(all);
+        }
+        vm.warp(_latest + THAW_S);
+        for (uint256 i; i < 4; ++i) {
+            if (balanceOf(renterAt(i)) != 0) _withdraw(renterAt(i));
+        }
+        for (uint256 i; i < 3; ++i) {
+            _cashOut(providerAt(i));
+            _cashOutFees(providerAt(i));
+        }
+    }
+
+    // -- inside
+
+    function _pass(uint256 seconds_) private {
+        _latest += seconds_;
+        vm.warp(_latest);
+    }
+
+    function _key(address who) private view returns (uint256) {
+        return RENTER_KEYS + (uint256(uint160(who)) % 4) * 1000 + _keyTurn[who];
+    }
+
+    function _put(address who, uint64 amount) private {
+        fund(who, amount);
+        vm.prank(who);
+        vault.enter(amount, vm.addr(_key(who)), type(uint32).max);
+        moneyIn += amount;
+    }
+
+    /// The honest log's rule: balance - thawing - (countersigned - claimed) of all pairs.
+    function _free(address from) private view returns (uint64) {
+        uint256 promised = _thawing[from];
+        for (uint256 i; i < 3; ++i) {
+            promised += signed[providerAt(i)][from] - claimedOf(providerAt(i), from);
+        }
+        uint64 balance = balanceOf(from);
+        return promised >= balance ? 0 : uint64(balance - promised);
+    }
+
+    function _claim(address to, address from) private {
+        if (signed[to][from] != 0) vault.claim(to, one(_vouchers[to][from]));
+    }
+
+    function _sweep(address from) private {
+        for (uint256 i; i < 3; ++i) {
+            _claim(providerAt(i), from);
+        }
+    }
+
+    function _sweepAll() private {
+        for (uint256 i; i < 4; ++i) {
+            _sweep(renterAt(i));
+        }
+    }
+
+    function _withdraw(address who) private {
+        uint256 before = token.balanceOf(who);
+        vm.prank(who);
+        vault.withdraw(who);
+        moneyOut += token.balanceOf(who) - before;
+        _thawing[who] = 0;
+    }
+
+    function _cashOut(address who) private {
+        (uint64 earned,, uint64 paidOut,) = vault.totals(who);
+        if (earned == paidOut) return;
+        vm.prank(who);
+        vault.cashOut(who);
+        moneyOut += earned - paidOut;
+    }
+
+    function _cashOutFees(address who) private {
+        (, uint64 fee,, uint64 feeOut) = vault.totals(who);
+        if (fee == feeOut) return;
+        address[] memory providers = new address[](1);
+        providers[0] = who;
+        vm.prank(vm.addr(_authorityKey));
+        vault.cashOutFees(address(0xFEE5), providers);
+        moneyOut += fee - feeOut;
+    }
+
+    function _monotone() private view returns (uint256[13] memory all) {
+        for (uint256 p; p < 3; ++p) {
+            (all[p * 4], all[p * 4 + 1], all[p * 4 + 2], all[p * 4 + 3]) = vault.totals(providerAt(p));
+        }
+        all[12] = controller.epoch();
+    }
+}

@@ -1,0 +1,197 @@
+//! The pool's events as chain facts.
+
+use ethers_contract::EthLogDecode as _;
+use ethers_core::abi::RawLog;
+use ethers_core::types::U256;
+use selion_api::chain::{ChainEvent, ComponentKind};
+use selion_api::{Account, Amount, Hash32, NodeId};
+
+use crate::abi::controller::ControllerAbiEvents as OfController;
+use crate::abi::vault::VaultAbiEvents as OfVault;
+use crate::deploy::PoolAddresses;
+use crate::rpc::Log;
+use crate::word::{account, address, h256, lane64, ms};
+
+/// An event of the pool that this release does not know. Nothing may be skipped, so the reader has to stop.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{contract} emitted an event that this release does not know (block {block}, log {index}, kind {kind}): {why}; \
+         use the release that matches the pool's contracts"
+)]
+pub struct EventError {
+    /// Which contract.
+    pub contract: selion_api::Address,
+    /// Height of the block.
+    pub block: u64,
+    /// Place of the log in it.
+    pub index: u64,
+    /// The event's first topic.
+    pub kind: Hash32,
+    /// What did not fit.
+    pub why: String,
+}
+
+/// The facts in one log, in order: none if it is of another address than this pool's controller and vault, several for
+/// a batch of claims.
+///
+/// # Errors
+///
+/// [`EventError`] if it is this pool's and cannot be read.
+pub fn decode_event(pool: &PoolAddresses, log: &Log) -> Result<Vec<ChainEvent>, EventError> {
+    let raw = RawLog { topics: log.topics.iter().copied().map(h256).collect(), data: log.data.clone() };
+    let unknown = |why: String| EventError {
+        contract: log.address,
+        block: log.block_number,
+        index: log.index,
+        kind: log.topics.first().copied().unwrap_or(Hash32::ZERO),
+        why,
+    };
+    if log.address == pool.controller {
+        let event = OfController::decode_log(&raw).map_err(|error| unknown(error.to_string()))?;
+        of_controller(event).map_err(unknown)
+    } else if log.address == pool.vault {
+        OfVault::decode_log(&raw).map(of_vault).map_err(|error| unknown(error.to_string()))
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
+    let fact = match event {
+        OfController::PoolOpenedFilter(e) => ChainEvent::PoolOpened {
+            token: address(e.config.token),
+            vault: address(e.vault),
+            authority: account(e.config.authority),
+            fee_bps: e.config.fee_bps,
+            allow_simulated: e.config.allow_simulated,
+            allow_unsandboxed: e.config.allow_unsandboxed,
+            finality_depth: e.config.finality_depth,
+        },
+        OfController::ComponentRegisteredFilter(e) => ChainEvent::ComponentRegistered {
+            owner: account(e.owner),
+            kind: component_kind(e.kind)?,
+            endpoint: e.endpoint,
+            until: ms(e.until),
+        },
+        OfController::ProviderRegisteredFilter(e) => ChainEvent::ProviderRegistered {
+            provider: account(e.provider),
+            payout: address(e.payout),
+            stake: Amount(e.stake),
+        },
+        OfController::StakeChangedFilter(e) => {
+            ChainEvent::StakeChanged { provider: account(e.provider), stake: Amount(e.stake) }
+        }
+        OfController::NodeRegisteredFilter(e) => {
+            ChainEvent::NodeRegistered { node: NodeId(e.node.0), provider: account(e.provider) }
+        }
+        OfController::NodeRetiredFilter(e) => ChainEvent::NodeRetired { node: NodeId(e.node.0) },
+        OfController::OfferSetFilter(e) => {
+            ChainEvent::OfferSet { node: NodeId(e.node.0), spec_hash: Hash32(e.spec_hash), classes: e.classes }
+        }
+        OfController::OfferClosedFilter(e) => ChainEvent::OfferClosed { node: NodeId(e.node.0) },
+        OfController::AuthorityChangedFilter(e) => {
+            ChainEvent::AuthorityChanged { epoch: e.epoch, authority: account(e.authority) }
+        }
+        OfController::AnchoredFilter(e) => {
+            ChainEvent::Anchored { epoch: e.epoch, size: e.size, root: Hash32(e.root), digest: Hash32(e.digest) }
+        }
+    };
+    Ok(vec![fact])
+}
+
+/// The number in the contract's enum.
+pub(crate) fn component_kind(number: u8) -> Result<ComponentKind, String> {
+    match number {
+        0 => Ok(ComponentKind::Controller),
+        1 => Ok(ComponentKind::Gateway),
+        2 => Ok(ComponentKind::Relay),
+        other => Err(format!("component kind {other}")),
+    }
+}
+
+fn of_vault(event: OfVault) -> Vec<ChainEvent> {
+    let fact = match event {
+        OfVault::DepositedFilter(e) => ChainEvent::Deposited { renter: account(e.renter), amount: Amount(e.amount) },
+        OfVault::EnteredFilter(e) => {
+            let renter = account(e.renter);
+            let key = ChainEvent::KeySet { renter, key: address(e.key), until: ms(e.until.into()) };
+            let deposit = ChainEvent::Deposited { renter, amount: Amount(e.amount) };
+            return if e.amount == 0 { vec![key] } else { vec![deposit, key] };
+        }
+        OfVault::KeyClearedFilter(e) => {
+            ChainEvent::KeySet { renter: account(e.renter), key: selion_api::Address::ZERO, until: ms(0) }
+        }
+        OfVault::KeyGrantedFilter(e) => ChainEvent::KeyGranted {
+            renter: account(e.renter),
+            key: address(e.key),
+            cap: Amount(e.cap),
+            until: ms(e.until.into()),
+        },
+        OfVault::KeyRevokedFilter(e) => {
+            ChainEvent::KeyRevoked { renter: account(e.renter), key: address(e.key), dead_from: ms(e.dead_from.into()) }
+        }
+        OfVault::ThawedFilter(e) => {
+            ChainEvent::Thawed { renter: account(e.renter), amount: Amount(e.amount), ready: ms(e.ready_at) }
+        }
+        OfVault::WithdrawnFilter(e) => ChainEvent::Withdrawn { renter: account(e.renter), amount: Amount(e.amount) },
+        OfVault::ClaimedFilter(e) => return claims(account(e.provider), &e.rows),
+        OfVault::CashedOutFilter(e) => {
+            ChainEvent::CashedOut { provider: account(e.provider), amount: Amount(e.amount) }
+        }
+        OfVault::FeesCashedOutFilter(e) => ChainEvent::FeesCashedOut { amount: Amount(e.amount) },
+    };
+    vec![fact]
+}
+
+/// Two words a voucher: renter(160) | .. and claimed(64) | paid(64) | ..
+fn claims(provider: Account, rows: &[U256]) -> Vec<ChainEvent> {
+    rows.chunks_exact(2)
+        .map(|row| {
+            let mut word = [0; 32];
+            row[0].to_big_endian(&mut word);
+            let mut renter = [0; 20];
+            renter.copy_from_slice(&word[..20]);
+            ChainEvent::Claimed {
+                provider,
+                renter: Account(renter),
+                cumulative: Amount(lane64(row[1], 192)),
+                paid: Amount(lane64(row[1], 128)),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use selion_api::Address;
+
+    const POOL: PoolAddresses = PoolAddresses {
+        factory: Address([1; 20]),
+        controller: Address([2; 20]),
+        vault: Address([3; 20]),
+        token: Address([4; 20]),
+    };
+
+    fn node_retired(address: Address) -> Log {
+        let kind = ethers_core::utils::keccak256("NodeRetired(address,address)");
+        let (mut node, mut provider) = ([0; 32], [0; 32]);
+        node[12..].copy_from_slice(&[7; 20]);
+        provider[12..].copy_from_slice(&[8; 20]);
+        let topics = [kind, node, provider].map(Hash32).to_vec();
+        Log { address, topics, data: vec![], block_number: 1, block_hash: Hash32::ZERO, tx: Hash32::ZERO, index: 0 }
+    }
+
+    #[test]
+    fn a_log_of_the_controller_is_a_fact_and_of_another_address_is_none() {
+        let fact = ChainEvent::NodeRetired { node: NodeId([7; 20]) };
+        assert_eq!(decode_event(&POOL, &node_retired(POOL.controller)).expect("known"), vec![fact]);
+        assert_eq!(decode_event(&POOL, &node_retired(Address([9; 20]))).expect("foreign"), vec![]);
+    }
+
+    #[test]
+    fn a_log_that_only_the_controller_may_emit_is_refused_from_the_vault() {
+        let error = decode_event(&POOL, &node_retired(POOL.vault)).expect_err("unknown to the vault").to_string();
+        assert!(error.contains("does not know") && error.contains("release"), "{error}");
+    }
+}

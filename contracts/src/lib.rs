@@ -1,0 +1,29 @@
+//! The pool's contracts, as the rest of the house sees them: typed calls, calldata, vouchers and events, over a small
+//! JSON-RPC transport of our own.
+//!
+//! The bindings come from the committed ABI in `abi/`; `cargo build` needs no Solidity toolchain. ethers encodes,
+//! decodes and signs; its types stay inside this crate. Two rules keep pools apart: every log query names its
+//! addresses, and [`decode_event`] decodes no log of any other address.
+
+mod abi;
+pub mod deploy;
+mod event;
+mod node;
+pub mod pool;
+pub mod read;
+pub mod rpc;
+pub mod signer;
+mod transport;
+pub mod tx;
+pub mod voucher;
+mod word;
+pub mod write;
+
+pub use deploy::{PoolAddresses, PoolTerms};
+pub use event::{EventError, decode_event};
+pub use node::node_binding_digest;
+pub use pool::{Pool, PoolError};
+pub use rpc::{BlockTag, Fees, Header, Log, Receipt, Rpc, RpcError};
+pub use signer::{Signer, SignerError};
+pub use tx::{Draft, SignedTx, TxError, send};
+pub use voucher::Voucher;

@@ -1,0 +1,19 @@
+//! How a node's key joins its owner.
+
+use ethers_core::abi::AbiEncode;
+use ethers_core::utils::keccak256;
+use selion_api::{Account, Address, Hash32, NodeId};
+
+use crate::voucher::typed_digest;
+use crate::word::h160;
+
+const NODE_TYPE: &str = "NodeBinding(address node,address provider,uint32 nonce)";
+const CONTROLLER_NAME: &str = "Selion Controller";
+
+/// What the node's key signs to join `provider` in the pool of this controller. `nonce`: how often the node was bound
+/// before, as [`Pool::node`](crate::Pool::node) says, so that an old signature cannot take a node back.
+#[must_use]
+pub fn node_binding_digest(chain_id: u64, controller: Address, node: NodeId, provider: Account, nonce: u32) -> Hash32 {
+    let fields = (keccak256(NODE_TYPE), h160(node), h160(provider), nonce);
+    typed_digest(CONTROLLER_NAME, chain_id, controller, keccak256(fields.encode()))
+}

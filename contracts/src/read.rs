@@ -1,0 +1,238 @@
+//! What a pool's contracts say, at a block.
+
+use ethers_core::abi::{AbiDecode, AbiEncode};
+use ethers_core::types::{H160, U256};
+use selion_api::chain::ComponentKind;
+use selion_api::unit::TimeMs;
+use selion_api::{Account, Address, Amount, Hash32, NodeId};
+
+use crate::abi::{controller as c, token as t, vault as v};
+use crate::deploy::PoolTerms;
+use crate::pool::{Pool, PoolError};
+use crate::rpc::BlockTag;
+use crate::word::{account, address, h160, ms};
+
+/// A provider as the controller stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderRecord {
+    /// Who is paid.
+    pub payout: Address,
+    /// Stake that counts.
+    pub stake: Amount,
+    /// On its way back.
+    pub unbonding: Amount,
+    /// When that can be taken.
+    pub ready: TimeMs,
+}
+
+/// A node as the controller stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeRecord {
+    /// Its provider; `None` if it is retired or was never bound.
+    pub provider: Option<Account>,
+    /// How often it was bound.
+    pub nonce: u32,
+}
+
+/// A node's offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferRecord {
+    /// Hash of the spec.
+    pub spec_hash: Hash32,
+    /// Isolation classes offered, one bit each.
+    pub classes: u8,
+    /// Where the spec can be had; may be empty.
+    pub spec_cid: String,
+}
+
+/// The last anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadRecord {
+    /// The pool's present epoch.
+    pub epoch: u32,
+    /// Entries anchored; 0 if none were.
+    pub size: u64,
+    /// See [`head_commitment`](crate::voucher::head_commitment).
+    pub commitment: [u8; 20],
+}
+
+/// A renter's account in the vault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountRecord {
+    /// The own session key; zero if none.
+    pub key: Address,
+    /// Deposited and neither claimed nor withdrawn.
+    pub balance: Amount,
+    /// Through when the key may sign use.
+    pub until: TimeMs,
+}
+
+/// A provider's totals, which never fall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TotalsRecord {
+    /// Claimed for the provider, fee taken off.
+    pub earned: Amount,
+    /// The operator's part.
+    pub fee: Amount,
+    /// Earnings taken out.
+    pub paid_out: Amount,
+    /// Fees taken out.
+    pub fee_out: Amount,
+}
+
+/// What a key other than the own one may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Left of a delegated key's cap.
+    pub cap_left: Amount,
+    /// Through when it may sign use.
+    pub until: TimeMs,
+    /// From when its vouchers count no more; `None` if it is not revoked.
+    pub dead_from: Option<TimeMs>,
+    /// True for a delegated key, false for a former own one.
+    pub delegated: bool,
+}
+
+impl Pool {
+    async fn ask<T: AbiDecode>(
+        &self,
+        to: Address,
+        what: &'static str,
+        call: Vec<u8>,
+        block: BlockTag,
+    ) -> Result<T, PoolError> {
+        let answer = self.rpc.call(to, &call, block).await?;
+        T::decode(answer).map_err(|_| PoolError::BadAnswer { contract: to, what })
+    }
+
+    /// The pool's fixed terms.
+    ///
+    /// # Errors
+    ///
+    /// Any [`PoolError`]; so for every method here.
+    pub async fn terms(&self, block: BlockTag) -> Result<PoolTerms, PoolError> {
+        let (config,): (c::PoolConfig,) = self.ask(self.at.controller, "config", c::ConfigCall.encode(), block).await?;
+        Ok(config.into())
+    }
+
+    /// The pool's vault.
+    pub async fn vault(&self, block: BlockTag) -> Result<Address, PoolError> {
+        self.ask(self.at.controller, "vault", c::VaultCall.encode(), block).await.map(address)
+    }
+
+    /// The present authority.
+    pub async fn authority(&self, block: BlockTag) -> Result<Account, PoolError> {
+        self.ask(self.at.controller, "authority", c::AuthorityCall.encode(), block).await.map(account)
+    }
+
+    /// The last anchor and the present epoch.
+    pub async fn head(&self, block: BlockTag) -> Result<HeadRecord, PoolError> {
+        let (epoch, size, word): (u32, u64, U256) =
+            self.ask(self.at.controller, "head", c::HeadCall.encode(), block).await?;
+        let mut bytes = [0; 32];
+        word.to_big_endian(&mut bytes);
+        let mut commitment = [0; 20];
+        commitment.copy_from_slice(&bytes[12..]);
+        Ok(HeadRecord { epoch, size, commitment })
+    }
+
+    /// Where a component is and until when; `None` if it has expired or never was.
+    pub async fn component(
+        &self,
+        owner: Account,
+        kind: ComponentKind,
+        block: BlockTag,
+    ) -> Result<Option<(String, TimeMs)>, PoolError> {
+        let call = c::ComponentCall { owner: h160(owner), kind: kind as u8 }.encode();
+        let (endpoint, until): (String, u64) = self.ask(self.at.controller, "component", call, block).await?;
+        Ok((!endpoint.is_empty()).then(|| (endpoint, ms(until))))
+    }
+
+    /// A provider; `None` if unknown.
+    pub async fn provider(&self, owner: Account, block: BlockTag) -> Result<Option<ProviderRecord>, PoolError> {
+        let call = c::ProviderCall { owner: h160(owner) }.encode();
+        let (payout, stake, unbonding, ready): (H160, u64, u64, u64) =
+            self.ask(self.at.controller, "provider", call, block).await?;
+        let record = ProviderRecord {
+            payout: address(payout),
+            stake: Amount(stake),
+            unbonding: Amount(unbonding),
+            ready: ms(ready),
+        };
+        Ok((payout != H160::zero()).then_some(record))
+    }
+
+    /// A node's owner and how often it was bound.
+    pub async fn node(&self, node: NodeId, block: BlockTag) -> Result<NodeRecord, PoolError> {
+        let call = c::NodeOfCall { node: h160(node) }.encode();
+        let (owner, nonce): (H160, u32) = self.ask(self.at.controller, "nodeOf", call, block).await?;
+        Ok(NodeRecord { provider: (owner != H160::zero()).then(|| account(owner)), nonce })
+    }
+
+    /// A node's offer; `None` if there is none.
+    pub async fn offer(&self, node: NodeId, block: BlockTag) -> Result<Option<OfferRecord>, PoolError> {
+        let call = c::OfferOfCall { node: h160(node) }.encode();
+        let (spec_hash, classes, spec_cid): ([u8; 32], u8, String) =
+            self.ask(self.at.controller, "offerOf", call, block).await?;
+        Ok((spec_hash != [0; 32]).then_some(OfferRecord { spec_hash: Hash32(spec_hash), classes, spec_cid }))
+    }
+
+    /// A renter's account in the vault.
+    pub async fn account(&self, renter: Account, block: BlockTag) -> Result<AccountRecord, PoolError> {
+        let call = v::AccountCall { renter: h160(renter) }.encode();
+        let (key, balance, until): (H160, u64, u32) = self.ask(self.at.vault, "account", call, block).await?;
+        Ok(AccountRecord { key: address(key), balance: Amount(balance), until: ms(until.into()) })
+    }
+
+    /// What a renter is thawing, and when it can be withdrawn.
+    pub async fn thawing(&self, renter: Account, block: BlockTag) -> Result<(Amount, TimeMs), PoolError> {
+        let call = v::ThawingCall { renter: h160(renter) }.encode();
+        let (amount, ready): (u64, u64) = self.ask(self.at.vault, "thawing", call, block).await?;
+        Ok((Amount(amount), ms(ready)))
+    }
+
+    /// What a provider has claimed of a renter in all, and through which use.
+    pub async fn claimed(
+        &self,
+        provider: Account,
+        renter: Account,
+        block: BlockTag,
+    ) -> Result<(Amount, TimeMs), PoolError> {
+        let call = v::PairCall { provider: h160(provider), renter: h160(renter) }.encode();
+        let (claimed, used): (u64, u64) = self.ask(self.at.vault, "pair", call, block).await?;
+        Ok((Amount(claimed), TimeMs(used)))
+    }
+
+    /// A provider's totals.
+    pub async fn totals(&self, provider: Account, block: BlockTag) -> Result<TotalsRecord, PoolError> {
+        let call = v::TotalsCall { provider: h160(provider) }.encode();
+        let (earned, fee, paid_out, fee_out): (u64, u64, u64, u64) =
+            self.ask(self.at.vault, "totals", call, block).await?;
+        Ok(TotalsRecord {
+            earned: Amount(earned),
+            fee: Amount(fee),
+            paid_out: Amount(paid_out),
+            fee_out: Amount(fee_out),
+        })
+    }
+
+    /// A delegated or retired key; `None` if the renter has no such key (the own key is in [`account`](Self::account)).
+    pub async fn key(&self, renter: Account, key: Address, block: BlockTag) -> Result<Option<KeyRecord>, PoolError> {
+        let call = v::KeyOfCall { renter: h160(renter), key: h160(key) }.encode();
+        let (cap, until, dead_from, kind): (u64, u32, u32, u8) = self.ask(self.at.vault, "keyOf", call, block).await?;
+        let record = KeyRecord {
+            cap_left: Amount(cap),
+            until: ms(until.into()),
+            dead_from: (dead_from != 0).then(|| ms(dead_from.into())),
+            delegated: kind == 1,
+        };
+        Ok((kind != 0).then_some(record))
+    }
+
+    /// Token base units of an address.
+    pub async fn token_balance(&self, of: Address, block: BlockTag) -> Result<u128, PoolError> {
+        let call = t::BalanceOfCall { account: h160(of) }.encode();
+        let wide: U256 = self.ask(self.at.token, "balanceOf", call, block).await?;
+        Ok(u128::try_from(wide).unwrap_or(u128::MAX))
+    }
+}

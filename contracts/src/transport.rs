@@ -1,0 +1,194 @@
+//! One JSON-RPC exchange over HTTP: ids, timeouts, and errors that name the place, the method and the remedy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::abi::revert_reason;
+use crate::word::bytes_of;
+
+/// How long a node may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How long a node may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
+
+/// Why a call to the chain's node gave no answer. `node` is scheme, host and port only: the rest of a URL may be a secret.
+#[derive(Debug, thiserror::Error)]
+pub enum RpcError {
+    /// The URL cannot be used.
+    #[error("the chain URL is not one: {why}; give it as http://HOST:PORT or https://HOST")]
+    BadUrl {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody answered.
+    #[error("the chain at {node} did not answer {method}: {why}; check that the node runs and that the URL is right")]
+    Unreachable {
+        /// Where.
+        node: String,
+        /// What was asked.
+        method: &'static str,
+        /// What the transport said.
+        why: String,
+    },
+    /// An HTTP error instead of an answer.
+    #[error("the chain at {node} answered {method} with HTTP {status}; check the URL, its key and its rate limit")]
+    Status {
+        /// Where.
+        node: String,
+        /// What was asked.
+        method: &'static str,
+        /// HTTP status.
+        status: u16,
+    },
+    /// The node refused.
+    #[error("the chain at {node} refused {method}: {message} (code {code})")]
+    Refused {
+        /// Where.
+        node: String,
+        /// What was asked.
+        method: &'static str,
+        /// JSON-RPC error code.
+        code: i64,
+        /// What the node said.
+        message: String,
+    },
+    /// A contract refused.
+    #[error("the contract refused ({method}): {reason}")]
+    Reverted {
+        /// What was asked.
+        method: &'static str,
+        /// The error's name and values.
+        reason: String,
+    },
+    /// The answer is not what the method promises.
+    #[error("the chain at {node} answered {method} with something that is not {what}; is it an EVM node?")]
+    Malformed {
+        /// Where.
+        node: String,
+        /// What was asked.
+        method: &'static str,
+        /// What was expected.
+        what: &'static str,
+    },
+    /// The block is not there (yet).
+    #[error("the chain at {node} has no block {block}")]
+    NoBlock {
+        /// Where.
+        node: String,
+        /// Which.
+        block: String,
+    },
+}
+
+/// A node of the chain, reached by HTTP.
+#[derive(Clone, Debug)]
+pub(crate) struct Transport {
+    url: reqwest::Url,
+    /// What may be shown of the URL.
+    pub node: String,
+    http: reqwest::Client,
+    next_id: Arc<AtomicU64>,
+}
+
+impl Transport {
+    pub fn new(url: &str) -> Result<Self, RpcError> {
+        let bad = |why: String| RpcError::BadUrl { why };
+        let url = reqwest::Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        let host = url.host_str().ok_or_else(|| bad(String::from("it has no host")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad(format!("`{}` is not http or https", url.scheme())));
+        }
+        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let node = format!("{}://{host}{port}", url.scheme());
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            .build()
+            .map_err(|error| bad(error.to_string()))?;
+        Ok(Self { url, node, http, next_id: Arc::new(AtomicU64::new(1)) })
+    }
+
+    /// Asks once. A null result is `Value::Null`.
+    pub async fn ask(&self, method: &'static str, params: Value) -> Result<Value, RpcError> {
+        let unreachable = |error: reqwest::Error| RpcError::Unreachable {
+            node: self.node.clone(),
+            method,
+            // The error's own text would print the whole URL.
+            why: innermost(&error.without_url()),
+        };
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let response = self.http.post(self.url.clone()).json(&body).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(unreachable)?;
+        let answer: Value = match serde_json::from_slice(&bytes) {
+            Ok(answer) => answer,
+            Err(_) if !status.is_success() => {
+                return Err(RpcError::Status { node: self.node.clone(), method, status: status.as_u16() });
+            }
+            Err(_) => return Err(self.malformed(method, "JSON")),
+        };
+        if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
+            return Err(self.refusal(method, error));
+        }
+        if answer.get("id").and_then(Value::as_u64) != Some(id) {
+            return Err(self.malformed(method, "an answer to this request"));
+        }
+        answer.get("result").cloned().ok_or_else(|| self.malformed(method, "a JSON-RPC answer"))
+    }
+
+    pub fn malformed(&self, method: &'static str, what: &'static str) -> RpcError {
+        RpcError::Malformed { node: self.node.clone(), method, what }
+    }
+
+    fn refusal(&self, method: &'static str, error: &Value) -> RpcError {
+        // A revert carries the contract's bytes: plain, or one level deeper, by the kind of node.
+        let data = error.get("data");
+        let bytes = data.and_then(|data| bytes_of(data).or_else(|| data.get("data").and_then(bytes_of)));
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("no message").to_owned();
+        match bytes {
+            Some(bytes) if !bytes.is_empty() => RpcError::Reverted { method, reason: revert_reason(&bytes) },
+            _ if message.contains("revert") => RpcError::Reverted { method, reason: message },
+            _ => RpcError::Refused {
+                node: self.node.clone(),
+                method,
+                code: error.get("code").and_then(Value::as_i64).unwrap_or(0),
+                message,
+            },
+        }
+    }
+}
+
+/// The deepest cause, which is the one that helps ("connection refused").
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut at = error;
+    while let Some(cause) = at.source() {
+        at = cause;
+    }
+    at.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_unreachable_chain_is_named_without_the_secret_in_its_url() {
+        let chain = Transport::new("http://user:hunter2@127.0.0.1:1/v3/apikey").expect("a URL");
+        let error = chain.ask("eth_chainId", json!([])).await.expect_err("nobody listens on port 1").to_string();
+        assert!(error.contains("http://127.0.0.1:1") && error.contains("eth_chainId"), "{error}");
+        assert!(!error.contains("hunter2") && !error.contains("apikey"), "{error}");
+        assert!(error.contains("check that the node runs"), "{error}");
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_refused_with_the_form_it_should_have() {
+        for url in ["", "ftp://host", "localhost:8545"] {
+            let error = Transport::new(url).expect_err(url).to_string();
+            assert!(error.contains("http://HOST:PORT"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Calls that change something, as calldata for [`Pool::send`] or an outbox. Who may make each, and what it refuses, is
+//! in `solidity/src/interfaces`.
+
+use ethers_core::abi::AbiEncode as _;
+use ethers_core::types::U256;
+use selion_api::agent::SignedVoucher;
+use selion_api::chain::ComponentKind;
+use selion_api::unit::TimeMs;
+use selion_api::{Account, Address, Amount, Hash32, NodeId, Signature};
+
+use crate::abi::{controller as c, token as t, vault as v};
+use crate::node::node_binding_digest;
+use crate::pool::Pool;
+use crate::signer::{Signer, SignerError, compact};
+use crate::voucher::{item, item2};
+use crate::word::{h160, seconds32};
+
+/// Calldata and whom it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The contract.
+    pub to: Address,
+    /// What it is told.
+    pub data: Vec<u8>,
+}
+
+impl Pool {
+    fn to_controller(&self, data: Vec<u8>) -> Call {
+        Call { to: self.at.controller, data }
+    }
+
+    fn to_vault(&self, data: Vec<u8>) -> Call {
+        Call { to: self.at.vault, data }
+    }
+
+    fn to_token(&self, data: Vec<u8>) -> Call {
+        Call { to: self.at.token, data }
+    }
+
+    // -- the token
+
+    /// Makes test tokens, in base units. Development chains only.
+    #[must_use]
+    pub fn mint(&self, to: Address, base_units: u128) -> Call {
+        self.to_token(t::MintCall { to: h160(to), amount: base_units.into() }.encode())
+    }
+
+    /// Lets the vault take what its caller deposits, without end.
+    #[must_use]
+    pub fn approve_vault(&self) -> Call {
+        self.to_token(t::ApproveCall { spender: h160(self.at.vault), value: U256::MAX }.encode())
+    }
+
+    /// Lets the controller take its caller's stake, without end.
+    #[must_use]
+    pub fn approve_controller(&self) -> Call {
+        self.to_token(t::ApproveCall { spender: h160(self.at.controller), value: U256::MAX }.encode())
+    }
+
+    // -- the controller
+
+    /// Registers, renews or (with a past time) ends the caller's component.
+    #[must_use]
+    pub fn register_component(&self, kind: ComponentKind, endpoint: &str, until: TimeMs) -> Call {
+        let call = c::RegisterComponentCall { kind: kind as u8, endpoint: endpoint.to_owned(), until: until.0 / 1000 };
+        self.to_controller(call.encode())
+    }
+
+    /// Joins as a provider with `stake` more, paid to `payout`.
+    #[must_use]
+    pub fn register_provider(&self, payout: Address, stake: Amount) -> Call {
+        self.to_controller(c::RegisterProviderCall { payout: h160(payout), stake: stake.0 }.encode())
+    }
+
+    /// Starts to take stake back.
+    #[must_use]
+    pub fn unbond(&self, amount: Amount) -> Call {
+        self.to_controller(c::UnbondCall { amount: amount.0 }.encode())
+    }
+
+    /// Takes unbonded stake.
+    #[must_use]
+    pub fn withdraw_stake(&self, to: Address) -> Call {
+        self.to_controller(c::WithdrawStakeCall { to: h160(to) }.encode())
+    }
+
+    /// The node key's consent to `provider`. `nonce` from [`Pool::node`].
+    ///
+    /// # Errors
+    ///
+    /// [`SignerError::Refused`].
+    pub fn sign_node_binding(&self, node: &Signer, provider: Account, nonce: u32) -> Result<Signature, SignerError> {
+        let id = NodeId(node.account().0);
+        node.sign_digest(node_binding_digest(self.chain_id, self.at.controller, id, provider, nonce))
+    }
+
+    /// Binds a node to the caller with its key's consent.
+    #[must_use]
+    pub fn register_node(&self, node: NodeId, consent: &Signature) -> Call {
+        let (r, vs) = compact(consent);
+        self.to_controller(c::RegisterNodeCall { node: h160(node), r, vs }.encode())
+    }
+
+    /// Unbinds the caller's node.
+    #[must_use]
+    pub fn retire_node(&self, node: NodeId) -> Call {
+        self.to_controller(c::RetireNodeCall { node: h160(node) }.encode())
+    }
+
+    /// Puts the caller's node on offer.
+    #[must_use]
+    pub fn set_offer(&self, node: NodeId, spec_hash: Hash32, classes: u8, spec_cid: &str) -> Call {
+        let spec_cid = spec_cid.to_owned();
+        self.to_controller(c::SetOfferCall { node: h160(node), spec_hash: spec_hash.0, classes, spec_cid }.encode())
+    }
+
+    /// Takes the caller's node off offer.
+    #[must_use]
+    pub fn close_offer(&self, node: NodeId) -> Call {
+        self.to_controller(c::CloseOfferCall { node: h160(node) }.encode())
+    }
+
+    /// Passes authority on.
+    #[must_use]
+    pub fn pass_authority(&self, to: Account) -> Call {
+        self.to_controller(c::PassAuthorityCall { new_authority: h160(to) }.encode())
+    }
+
+    /// Anchors a log head.
+    #[must_use]
+    pub fn anchor(&self, epoch: u32, size: u64, root: Hash32, digest: Hash32) -> Call {
+        self.to_controller(c::AnchorCall { epoch, size, root: root.0, digest: digest.0 }.encode())
+    }
+
+    // -- the vault: renters
+
+    /// Adds to the caller's balance.
+    #[must_use]
+    pub fn deposit(&self, amount: Amount) -> Call {
+        self.to_vault(v::DepositCall { amount: amount.0 }.encode())
+    }
+
+    /// Deposits (0 allowed) and sets the caller's own session key. `until` counts in whole seconds, rounded down.
+    #[must_use]
+    pub fn enter(&self, amount: Amount, key: Address, until: TimeMs) -> Call {
+        self.to_vault(v::EnterCall { amount: amount.0, key: h160(key), until: seconds32(until) }.encode())
+    }
+
+    /// Lets a delegated key spend up to `cap`. `until` counts in whole seconds, rounded down.
+    #[must_use]
+    pub fn grant(&self, key: Address, cap: Amount, until: TimeMs) -> Call {
+        self.to_vault(v::GrantCall { key: h160(key), cap: cap.0, until: seconds32(until) }.encode())
+    }
+
+    /// Ends a key of the caller.
+    #[must_use]
+    pub fn revoke(&self, key: Address) -> Call {
+        self.to_vault(v::RevokeCall { key: h160(key) }.encode())
+    }
+
+    /// Asks for this much in all of the caller's balance.
+    #[must_use]
+    pub fn thaw(&self, amount: Amount) -> Call {
+        self.to_vault(v::ThawCall { amount: amount.0 }.encode())
+    }
+
+    /// Takes what has thawed.
+    #[must_use]
+    pub fn withdraw(&self, to: Address) -> Call {
+        self.to_vault(v::WithdrawCall { to: h160(to) }.encode())
+    }
+
+    // -- the vault: claims and earners
+
+    /// Claims vouchers of any number of providers in one transaction. Bad and stale ones are skipped on chain.
+    #[must_use]
+    pub fn claim_many(&self, vouchers: &[SignedVoucher]) -> Call {
+        let mut claims: Vec<v::ProviderItems> = Vec::new();
+        for voucher in vouchers {
+            let provider = h160(voucher.provider);
+            match claims.iter_mut().find(|claim| claim.provider == provider) {
+                Some(claim) => claim.items.push(item2(voucher)),
+                None => claims.push(v::ProviderItems { provider, items: vec![item2(voucher)] }),
+            }
+        }
+        self.to_vault(v::ClaimManyCall { claims }.encode())
+    }
+
+    /// Claims vouchers of one provider under one signature of the authority over
+    /// [`batch_digest`](crate::voucher::batch_digest). A bad signature reverts the batch.
+    #[must_use]
+    pub fn claim_aggregated(
+        &self,
+        provider: Account,
+        epoch: u32,
+        authority: &Signature,
+        vouchers: &[SignedVoucher],
+    ) -> Call {
+        let (ar, avs) = compact(authority);
+        let items = vouchers.iter().map(item).collect();
+        self.to_vault(v::ClaimAggregatedCall { provider: h160(provider), epoch, ar, avs, items }.encode())
+    }
+
+    /// Takes all the caller's unpaid earnings.
+    #[must_use]
+    pub fn cash_out(&self, payee: Address) -> Call {
+        self.to_vault(v::CashOutCall { payee: h160(payee) }.encode())
+    }
+
+    /// Takes the unpaid fees on the claims of these providers.
+    #[must_use]
+    pub fn cash_out_fees(&self, payee: Address, providers: &[Account]) -> Call {
+        let providers = providers.iter().copied().map(h160).collect();
+        self.to_vault(v::CashOutFeesCall { payee: h160(payee), providers }.encode())
+    }
+}

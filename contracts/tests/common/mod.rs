@@ -1,0 +1,121 @@
+//! Real EVMs for the tests.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use selion_api::{Address, Amount};
+use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
+use selion_contracts::{Pool, PoolTerms, Rpc, Signer};
+use selion_devchain::{Config, serve};
+use tokio_util::sync::CancellationToken;
+
+/// A chain, stopped when dropped.
+pub struct Chain {
+    pub rpc: Rpc,
+    running: Running,
+}
+
+enum Running {
+    Embedded { stop: CancellationToken, _journal: tempfile::TempDir },
+    Anvil(Child),
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        match &mut self.running {
+            Running::Embedded { stop, .. } => stop.cancel(),
+            Running::Anvil(child) => {
+                child.kill().expect("anvil was running");
+                child.wait().expect("anvil ends");
+            }
+        }
+    }
+}
+
+impl Chain {
+    /// The embedded development chain and, if `SELION_ANVIL` names its binary, Anvil. Without it that half of the test
+    /// is skipped, in one line.
+    pub async fn each(test: &str) -> Vec<Self> {
+        let mut chains = vec![Self::embedded().await];
+        match std::env::var("SELION_ANVIL") {
+            Ok(anvil) => chains.push(Self::anvil(&anvil)),
+            Err(_) => eprintln!("skipped: {test} on Anvil; set SELION_ANVIL to an anvil binary"),
+        }
+        chains
+    }
+
+    async fn embedded() -> Self {
+        let journal = tempfile::tempdir().expect("a folder");
+        let config =
+            Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: journal.path().to_owned(), ..Config::default() };
+        let stop = CancellationToken::new();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let ready = move |address| tell.send(address).expect("the test waits");
+        tokio::spawn(serve(config, stop.clone(), ready));
+        let address = told.await.expect("the development chain starts");
+        let rpc = Rpc::new(&format!("http://{address}")).expect("a URL");
+        Self { rpc, running: Running::Embedded { stop, _journal: journal } }
+    }
+
+    fn anvil(binary: &str) -> Self {
+        let mut child = Command::new(binary)
+            .args(["--port", "0", "--slots-in-an-epoch", "1"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("SELION_ANVIL={binary}: {error}"));
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let address = lines
+            .find_map(|line| line.expect("anvil writes text").strip_prefix("Listening on ").map(str::to_owned))
+            .expect("anvil says where it listens");
+        // Keeps the pipe drained, so that anvil never blocks on it.
+        std::thread::spawn(move || lines.for_each(drop));
+        let rpc = Rpc::new(&format!("http://{address}")).expect("a URL");
+        Self { rpc, running: Running::Anvil(child) }
+    }
+
+    /// A new account with gas.
+    pub async fn person(&self) -> Signer {
+        let signer = Signer::random().expect("randomness");
+        self.rpc.set_balance(signer.account(), 10u128.pow(20)).await.expect("a development chain");
+        signer
+    }
+
+    /// A token and a factory.
+    pub async fn ground(&self, operator: &Signer) -> (Address, Address) {
+        let token = deploy_test_token(&self.rpc, operator).await.expect("token");
+        let factory = deploy_factory(&self.rpc, operator).await.expect("factory");
+        (token, factory)
+    }
+
+    /// A pool of this operator, without delays.
+    pub async fn pool(&self, operator: &Signer, (token, factory): (Address, Address)) -> Pool {
+        let at = create_pool(&self.rpc, operator, factory, &terms(operator, token)).await.expect("pool");
+        let pool = Pool::open(self.rpc.clone(), at.controller).await.expect("opens");
+        assert_eq!((pool.at.vault, pool.at.token), (at.vault, at.token));
+        pool
+    }
+}
+
+/// Terms without delays, so that no test has to wait.
+pub fn terms(operator: &Signer, token: Address) -> PoolTerms {
+    PoolTerms {
+        token,
+        authority: operator.account(),
+        fee_bps: 200,
+        thaw_delay_s: 0,
+        unbond_delay_s: 0,
+        min_stake: Amount(100_000_000),
+        finality_depth: 0,
+        grace_s: 3600,
+        allow_simulated: true,
+        allow_unsandboxed: false,
+        metadata_cid: String::from("cid"),
+    }
+}
+
+/// Mints for `who` and lets vault and controller take it.
+pub async fn fund(pool: &Pool, who: &Signer, units: u128) {
+    for call in [pool.mint(who.address(), units), pool.approve_vault(), pool.approve_controller()] {
+        pool.send(who, call).await.expect("funded");
+    }
+}
