@@ -1,0 +1,200 @@
+//! Facts of the chain: the registry, and money that came and went. They are never refused, only folded.
+
+use alloc::vec::Vec;
+
+use selion_api::agent::Fence;
+use selion_api::chain::{Block, ChainEvent};
+use selion_api::lease::Refusal;
+use selion_api::{Account, Amount, NodeId, Reason};
+
+use crate::effect::Answer;
+use crate::ledger::Pocket;
+use crate::state::{BlockRef, KeyGrant, PoolTerms, Provider};
+use crate::step::{Step, Wake};
+
+impl Step<'_> {
+    /// A final block. Numbers rise.
+    pub(crate) fn block(&mut self, block: &Block) -> Answer {
+        if self.state.block.is_some_and(|last| block.number <= last.number) {
+            return self.refuse(Refusal::plain(Reason::StaleReport));
+        }
+        self.state.block = Some(BlockRef { number: block.number, hash: block.hash });
+        self.touched.registry = true;
+        for event in &block.events {
+            self.fold(event);
+        }
+        Answer::Done
+    }
+
+    fn fold(&mut self, event: &ChainEvent) {
+        match event {
+            ChainEvent::PoolOpened { .. } => self.pool_opened(event),
+            ChainEvent::ComponentRegistered { owner, kind, endpoint, until } => {
+                self.state.components.insert((*owner, *kind, endpoint.clone()), *until);
+            }
+            ChainEvent::ProviderRegistered { provider, payout, stake } => {
+                let known = Provider { payout: *payout, stake: *stake };
+                self.state.providers.insert(*provider, known);
+                self.reblock_all(|owner| owner == Some(*provider));
+            }
+            ChainEvent::StakeChanged { provider, stake } => {
+                if let Some(known) = self.state.providers.get_mut(provider) {
+                    known.stake = *stake;
+                }
+            }
+            ChainEvent::NodeRegistered { node, provider } => {
+                self.node_entry(*node).provider = Some(*provider);
+                self.reblock(*node);
+            }
+            ChainEvent::NodeRetired { node } => {
+                let retired = self.node_entry(*node);
+                retired.provider = None;
+                retired.offer = None;
+                self.reblock(*node);
+            }
+            ChainEvent::OfferSet { node, spec_hash, .. } => {
+                self.node_entry(*node).offer = Some(*spec_hash);
+                self.reblock(*node);
+            }
+            ChainEvent::OfferClosed { node } => {
+                self.node_entry(*node).offer = None;
+                self.reblock(*node);
+            }
+            ChainEvent::AuthorityChanged { epoch, authority } => {
+                if let Some(pool) = &mut self.state.pool {
+                    pool.epoch = *epoch;
+                    pool.authority = *authority;
+                }
+            }
+            ChainEvent::Anchored { size, .. } => {
+                if let Some(pool) = &mut self.state.pool {
+                    pool.anchored = pool.anchored.max(*size);
+                }
+            }
+            ChainEvent::Deposited { .. }
+            | ChainEvent::KeyGranted { .. }
+            | ChainEvent::KeyRevoked { .. }
+            | ChainEvent::Thawed { .. }
+            | ChainEvent::Withdrawn { .. }
+            | ChainEvent::Claimed { .. } => self.fold_money(event),
+            // A renter's own key signs without us, and earnings are the provider's own affair.
+            ChainEvent::KeySet { .. } | ChainEvent::CashedOut { .. } | ChainEvent::FeesCashedOut { .. } => {}
+        }
+    }
+
+    /// The first one sets the terms, for ever.
+    fn pool_opened(&mut self, event: &ChainEvent) {
+        let ChainEvent::PoolOpened {
+            token,
+            vault,
+            authority,
+            fee_bps,
+            allow_simulated,
+            allow_unsandboxed,
+            finality_depth,
+        } = event
+        else {
+            return;
+        };
+        if self.state.pool.is_some() {
+            return;
+        }
+        self.state.pool = Some(PoolTerms {
+            token: *token,
+            vault: *vault,
+            fee_bps: *fee_bps,
+            allow_simulated: *allow_simulated,
+            allow_unsandboxed: *allow_unsandboxed,
+            finality_depth: *finality_depth,
+            authority: *authority,
+            epoch: FIRST_EPOCH,
+            anchored: 0,
+        });
+        self.reblock_all(|_| true);
+    }
+
+    fn reblock_all(&mut self, whose: impl Fn(Option<Account>) -> bool) {
+        let nodes = self.state.nodes.iter().filter(|(_, node)| whose(node.provider));
+        let ids: Vec<NodeId> = nodes.map(|(id, _)| *id).collect();
+        for id in ids {
+            self.reblock(id);
+        }
+    }
+
+    fn fold_money(&mut self, event: &ChainEvent) {
+        self.wake_up(Wake::All);
+        match event {
+            ChainEvent::Deposited { renter, amount } => {
+                if self.transfer(Pocket::Outside, Pocket::Free(*renter), *amount) {
+                    let books = self.state.books.entry(*renter).or_default();
+                    books.deposited = books.deposited.saturating_add(*amount);
+                }
+                self.touched.accounts.insert(*renter);
+                self.thaw(*renter);
+            }
+            ChainEvent::KeyGranted { renter, key, cap, until } if *key == self.state.delegate => {
+                let grant = KeyGrant { cap: *cap, until: *until };
+                self.state.grants.insert(*renter, grant);
+                self.touched.accounts.insert(*renter);
+            }
+            ChainEvent::KeyRevoked { renter, key, .. } if *key == self.state.delegate => {
+                self.state.grants.remove(renter);
+                self.touched.accounts.insert(*renter);
+            }
+            ChainEvent::Thawed { renter, amount, .. } => {
+                self.state.books.entry(*renter).or_default().thawing = *amount;
+                self.touched.accounts.insert(*renter);
+                self.thaw(*renter);
+            }
+            ChainEvent::Withdrawn { renter, amount } => {
+                let first = Pocket::Thawing(*renter);
+                let left = self.leave(*renter, first, *amount);
+                let books = self.state.books.entry(*renter).or_default();
+                books.withdrawn = books.withdrawn.saturating_add(left);
+                books.thawing = books.thawing.saturating_sub(*amount);
+                self.thaw(*renter);
+            }
+            ChainEvent::Claimed { provider, renter, paid, .. } => {
+                let first = Pocket::Owed(*renter, *provider);
+                let left = self.leave(*renter, first, *paid);
+                let books = self.state.books.entry(*renter).or_default();
+                books.claimed = books.claimed.saturating_add(left);
+                if let Some(key) = self.state.grants.get_mut(renter) {
+                    key.cap = key.cap.saturating_sub(*paid);
+                }
+                self.touched.accounts.extend([*renter, *provider]);
+            }
+            _ => {}
+        }
+    }
+
+    /// Money of `renter` that left the vault: out of `first`, and where that does not hold it (the renter signed
+    /// more than was billed, or took out what leases counted on) out of what else there is. Tells how much left.
+    fn leave(&mut self, renter: Account, first: Pocket, amount: Amount) -> Amount {
+        self.touched.accounts.insert(renter);
+        let rest = [Pocket::Free(renter), Pocket::Thawing(renter), Pocket::Reserved(renter)];
+        let owed: Vec<Pocket> = self.state.ledger.owed_pockets(renter).collect();
+        let mut missing = amount;
+        for pocket in core::iter::once(first).chain(rest).chain(owed) {
+            let part = self.transfer_up_to(pocket, Pocket::Outside, missing);
+            missing = missing.saturating_sub(part);
+        }
+        amount.saturating_sub(missing)
+    }
+
+    /// A reorganisation went deeper than the finality rule: no new grants, exits work.
+    pub(crate) fn chain_broken(&mut self) -> Answer {
+        self.state.chain_broken = true;
+        self.touched.registry = true;
+        self.wake_up(Wake::All);
+        Answer::Done
+    }
+}
+
+/// The pool's first epoch. Source: the vault's constructor.
+pub const FIRST_EPOCH: u32 = 1;
+
+/// True if `stamp` may not decide any more.
+pub(crate) fn is_stale(stamp: Fence, state: Fence) -> bool {
+    stamp < state
+}

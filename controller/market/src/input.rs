@@ -1,0 +1,131 @@
+//! Everything that can happen to the controller.
+
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+use selion_api::agent::{Fence, SignedReport};
+use selion_api::chain::Block;
+use selion_api::{Account, Address, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
+
+/// Version of the rules that this crate carries.
+pub const RULES: u16 = 1;
+
+/// Where and when an input stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Number of the entry; the first is 0.
+    pub seq: u64,
+    /// `max(previous, clock)` of the controller that entered it.
+    pub at_ms: TimeMs,
+    /// Under which fence it was entered.
+    pub fence: Fence,
+}
+
+/// Numbers that the operator sets. A change enters the log.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Policy {
+    /// A grant lapses unless every agent accepted it within this long, in milliseconds.
+    pub hold_ms: u64,
+    /// Then every member must be ready within this long.
+    pub prepare_ms: u64,
+    /// Then every member must run within this long.
+    pub start_ms: u64,
+    /// Agents must confirm a stop within this long; then slots of silent nodes stay taken until they answer.
+    pub ending_ms: u64,
+    /// A voucher is due at least this often while a lease is active.
+    pub voucher_ms: u64,
+    /// Weights of accounts in the order of service, sorted by account; 1 if absent.
+    pub weights: Vec<(Account, u32)>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            hold_ms: 10_000,
+            prepare_ms: 600_000,
+            start_ms: 30_000,
+            ending_ms: 15_000,
+            voucher_ms: 60_000,
+            weights: Vec::new(),
+        }
+    }
+}
+
+/// A renter's request, and whether he signed it.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct RequestLease {
+    /// What is asked.
+    pub request: LeaseRequest,
+    /// By the renter's account over `signing_digest(pool, "lease", request)`; `None` marks it as unsigned.
+    pub signature: Option<Signature>,
+}
+
+/// One input. Variant numbers are for ever.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Input {
+    /// The rules from here on. Entry 0 is always this.
+    Rules {
+        /// [`RULES`] of the release that entered it.
+        version: u16,
+        /// SHA-256 that names the rules' text (see `docs/ARCHITECTURE.md`, "Rules change").
+        digest: Hash32,
+    } = 0,
+    /// A controller started or took over; the stamp carries its fence. Deadlines restart from here.
+    Opened {
+        /// The key that the controller holds for delegated vouchers.
+        delegate: Address,
+        /// The operator's numbers.
+        policy: Policy,
+    } = 1,
+    /// A final block that has events of the pool.
+    Block(Block) = 2,
+    /// A reorganisation deeper than the finality rule: `number` was final with hash `had`, the chain now says `has`.
+    ChainBroken {
+        /// Height.
+        number: u64,
+        /// Hash in the log.
+        had: Hash32,
+        /// Hash on the chain.
+        has: Hash32,
+    } = 3,
+    /// Nothing but time: a deadline is due.
+    Tick = 4,
+    /// The last step stopped at its bound of work; go on.
+    Continue = 5,
+    /// A renter asks for a lease.
+    Request(RequestLease) = 6,
+    /// A renter gives a lease back.
+    Release {
+        /// Who says so.
+        renter: Account,
+        /// Which.
+        lease: LeaseId,
+    } = 7,
+    /// The owner pauses or resumes a node: no new leases, running ones go on.
+    SetPaused {
+        /// Who says so.
+        provider: Account,
+        /// Which.
+        node: NodeId,
+        /// The new value.
+        paused: bool,
+    } = 8,
+    /// A node's link is up: its key answered the challenge, and this is what it says it is.
+    Linked {
+        /// The machine.
+        spec: NodeSpec,
+        /// Sequence number of the last report that the agent made.
+        last_seq: u64,
+    } = 9,
+    /// A node's link fell silent.
+    Lost {
+        /// Which.
+        node: NodeId,
+        /// Sequence number of its last report in the log: the evidence up to which it is billed.
+        last_seq: u64,
+    } = 10,
+    /// A node's signed statement.
+    Report(SignedReport) = 11,
+}

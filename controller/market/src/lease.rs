@@ -1,0 +1,290 @@
+//! The life of a lease: which state may follow which, and what each transition does.
+
+use selion_api::lease::{BillLine, LeaseState, OnNodeLoss};
+use selion_api::{Amount, LeaseId, Reason, TimeMs};
+
+use crate::effect::Effect;
+use crate::state::{Lease, Progress};
+use crate::step::{Step, Wake};
+
+/// Ended leases are kept this long, so that late reports find them: a day in milliseconds.
+pub const KEEP_ENDED_MS: u64 = 24 * selion_api::unit::MS_PER_HOUR;
+
+/// A transition that is not in the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Illegal {
+    /// Where the lease stood.
+    pub from: LeaseState,
+    /// Where it was to go.
+    pub to: LeaseState,
+}
+
+/// `to`, if it may follow `from`.
+///
+/// # Errors
+///
+/// [`Illegal`] if it may not.
+pub fn follow(from: LeaseState, to: LeaseState) -> Result<LeaseState, Illegal> {
+    use LeaseState::{Active, Ended, Ending, Held, Preparing, Starting, Waiting};
+    match (from, to) {
+        (Waiting, Held | Ended)
+        | (Held, Preparing | Ending)
+        | (Preparing, Starting | Ending)
+        | (Starting, Active | Ending)
+        | (Active, Ending)
+        | (Ending, Waiting | Ended) => Ok(to),
+        (from, to) => Err(Illegal { from, to }),
+    }
+}
+
+/// True while agents hold something for the lease and it is to go on.
+#[must_use]
+pub fn is_running(state: LeaseState) -> bool {
+    use LeaseState::{Active, Held, Preparing, Starting};
+    matches!(state, Held | Preparing | Starting | Active)
+}
+
+impl Lease {
+    fn all(&self, at_least: Progress) -> bool {
+        self.members.iter().all(|member| member.progress >= at_least)
+    }
+
+    /// Most milliseconds that may be billed at `at`: the log's interval since the lease became active, and never
+    /// more than was asked for.
+    #[must_use]
+    pub fn billable_cap_ms(&self, at: TimeMs) -> u64 {
+        self.active_since.map_or(0, |since| at.since(since).min(self.request.duration_ms))
+    }
+}
+
+impl Step<'_> {
+    /// Moves a lease to `to`, with the time at which that state ends by itself.
+    pub(crate) fn enter(&mut self, id: LeaseId, to: LeaseState, reason: Option<Reason>, ends: Option<TimeMs>) {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return;
+        };
+        let Ok(to) = follow(lease.state, to) else {
+            return;
+        };
+        if let Some(old) = lease.deadline.take() {
+            self.state.deadlines.remove(&(old, id));
+        }
+        if let Some(ends) = ends {
+            self.state.deadlines.insert((ends, id));
+        }
+        lease.state = to;
+        lease.since = self.at;
+        lease.deadline = ends;
+        lease.reason = reason;
+        lease.position = 0;
+        lease.nearest = None;
+        let attempt = lease.attempt;
+        if to == LeaseState::Waiting {
+            self.state.waiting.insert(id);
+        } else {
+            self.state.waiting.remove(&id);
+        }
+        self.touched.leases.insert(id);
+        self.emit(Effect::Moved { lease: id, state: to, reason, attempt });
+    }
+
+    /// Goes as far as the members' progress allows.
+    pub(crate) fn advance(&mut self, id: LeaseId) {
+        use LeaseState::{Active, Held, Preparing, Starting};
+        loop {
+            let Some(lease) = self.state.leases.get(&id) else {
+                return;
+            };
+            let policy = &self.state.policy;
+            let (to, lasts_ms) = match lease.state {
+                Held if lease.all(Progress::Accepted) => (Preparing, policy.prepare_ms),
+                Preparing if lease.all(Progress::Ready) => (Starting, policy.start_ms),
+                Starting if lease.all(Progress::Running) => (Active, lease.request.duration_ms),
+                Active if lease.all(Progress::Gone) => {
+                    return self.end(id, Reason::Completed, false);
+                }
+                _ => return,
+            };
+            let ends = self.at.plus(lasts_ms);
+            self.enter(id, to, None, Some(ends));
+            match to {
+                Starting => self.touch_desired(id),
+                Active => self.start_meter(id),
+                _ => {}
+            }
+        }
+    }
+
+    fn start_meter(&mut self, id: LeaseId) {
+        let at = self.at;
+        if let Some(lease) = self.state.leases.get_mut(&id) {
+            lease.active_since = Some(at);
+            for member in &mut lease.members {
+                member.vouched_at = at;
+            }
+        }
+    }
+
+    fn touch_desired(&mut self, id: LeaseId) {
+        if let Some(lease) = self.state.leases.get(&id) {
+            let here = lease.members.iter().filter(|member| member.progress != Progress::Gone);
+            self.touched.desired.extend(here.map(|member| member.node));
+        }
+    }
+
+    /// Stops what runs of a lease; it is over when every member is gone.
+    pub(crate) fn end(&mut self, id: LeaseId, reason: Reason, requeue: bool) {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return;
+        };
+        if !is_running(lease.state) {
+            return;
+        }
+        lease.requeue = requeue;
+        let ends = self.at.plus(self.state.policy.ending_ms);
+        self.touch_desired(id);
+        self.enter(id, LeaseState::Ending, Some(reason), Some(ends));
+        self.wake_up(Wake::All);
+        self.finish_if_gone(id);
+    }
+
+    /// Ends a lease because a node under it was lost; it waits again if it asked for that.
+    pub(crate) fn end_lost(&mut self, id: LeaseId) {
+        let requeue = self.state.leases.get(&id).is_some_and(|lease| lease.request.on_node_loss == OnNodeLoss::Requeue);
+        self.end(id, Reason::NodeLost, requeue);
+        self.finish_if_gone(id);
+    }
+
+    /// Notes that a member is over and frees its slot.
+    pub(crate) fn gone(&mut self, id: LeaseId, rank: u16) {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return;
+        };
+        let attempt = lease.attempt;
+        let Some(member) = lease.members.get_mut(usize::from(rank)) else {
+            return;
+        };
+        member.progress = Progress::Gone;
+        let node = member.node;
+        self.touched.leases.insert(id);
+        self.free_slot(node, id, rank, attempt);
+    }
+
+    /// Frees what one run of a lease holds on a node, if it still does.
+    pub(crate) fn free_slot(&mut self, node: selion_api::NodeId, id: LeaseId, rank: u16, attempt: u32) {
+        let Some(at) = self.state.nodes.get_mut(&node) else {
+            return;
+        };
+        if at.held.get(&(id, rank)).is_none_or(|held| held.attempt != attempt) {
+            return;
+        }
+        at.held.remove(&(id, rank));
+        self.touched.nodes.insert(node);
+        self.touched.desired.insert(node);
+        self.wake_up(Wake::All);
+        self.emit(Effect::Freed { lease: id, attempt, member: rank });
+    }
+
+    /// Ends a lease that is ending once all its members are gone.
+    pub(crate) fn finish_if_gone(&mut self, id: LeaseId) {
+        let done = self
+            .state
+            .leases
+            .get(&id)
+            .is_some_and(|lease| lease.state == LeaseState::Ending && lease.all(Progress::Gone));
+        if done {
+            self.finish(id);
+        }
+    }
+
+    /// Fixes the bill of the run, gives back what is left of the reserve, and ends the lease or lets it wait again.
+    /// A slot whose agent has not confirmed its stop stays taken.
+    pub(crate) fn finish(&mut self, id: LeaseId) {
+        let Some(lease) = self.state.leases.get(&id) else {
+            return;
+        };
+        let Some(reason) = lease.reason.filter(|_| lease.state == LeaseState::Ending) else {
+            return;
+        };
+        let (attempt, requeue) = (lease.attempt, lease.requeue);
+        let amount = self.settle(id);
+        let at = self.at;
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return;
+        };
+        lease.past.push((attempt, reason, amount));
+        lease.requeue = false;
+        if !requeue {
+            self.enter(id, LeaseState::Ended, Some(reason), None);
+            self.state.forget.insert((at.plus(KEEP_ENDED_MS), id));
+            return;
+        }
+        let patience = match lease.request.wait_ms {
+            0 => lease.request.duration_ms,
+            wait_ms => wait_ms,
+        };
+        lease.wait_until = lease.wait_until.max(at.plus(patience));
+        lease.members.clear();
+        lease.active_since = None;
+        let until = lease.wait_until;
+        self.enter(id, LeaseState::Waiting, Some(reason), Some(until));
+        self.wake_up(Wake::All);
+    }
+
+    /// The final bill of a run: one line a member if it ever was active. Tells the sum.
+    fn settle(&mut self, id: LeaseId) -> Amount {
+        let Some(lease) = self.state.leases.get(&id) else {
+            return Amount::ZERO;
+        };
+        let mut total = Amount::ZERO;
+        if lease.active_since.is_some() {
+            let (renter, attempt) = (lease.request.renter, lease.attempt);
+            let ranks = u16::try_from(lease.members.len()).unwrap_or(u16::MAX);
+            for rank in 0..ranks {
+                let Some(member) = self.state.leases.get(&id).and_then(|lease| lease.members.get(usize::from(rank)))
+                else {
+                    continue;
+                };
+                let amount = member.rate.bill(member.billable_ms);
+                let line = BillLine {
+                    lease: id,
+                    attempt,
+                    member: rank,
+                    renter,
+                    provider: member.provider,
+                    rate: member.rate,
+                    billable_ms: member.billable_ms,
+                    amount,
+                };
+                total = total.saturating_add(amount);
+                self.emit(Effect::Billed(line));
+                self.owe(id, rank);
+            }
+            self.vouch();
+        }
+        self.give_back(id);
+        total
+    }
+
+    /// A deadline of a lease has come.
+    pub(crate) fn deadline(&mut self, id: LeaseId) {
+        let Some(lease) = self.state.leases.get(&id) else {
+            return;
+        };
+        match lease.state {
+            LeaseState::Waiting => self.drop_waiting(id, Reason::WaitedTooLong),
+            LeaseState::Held | LeaseState::Preparing => self.end(id, Reason::PrepareTimeout, false),
+            LeaseState::Starting => self.end(id, Reason::StartTimeout, false),
+            LeaseState::Active => self.end(id, Reason::Expired, false),
+            LeaseState::Ending => self.finish(id),
+            LeaseState::Ended => {}
+        }
+    }
+
+    /// Ends a lease that waits: it holds nothing.
+    pub(crate) fn drop_waiting(&mut self, id: LeaseId, reason: Reason) {
+        self.enter(id, LeaseState::Ended, Some(reason), None);
+        self.state.forget.insert((self.at.plus(KEEP_ENDED_MS), id));
+        self.wake_up(Wake::Order);
+    }
+}

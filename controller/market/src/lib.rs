@@ -1,0 +1,33 @@
+//! The market: who gets what, and what it costs. One pure, total, deterministic function over one State.
+//!
+//! [`step`] sees no clock, file, network, thread, float or hash map: time arrives in the [`Stamp`], the world as
+//! [`State`], chance not at all. The controller, the audit and the simulator run this same crate.
+#![no_std]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+
+mod chain;
+pub mod desired;
+pub mod effect;
+pub mod explain;
+pub mod fleet;
+mod gang;
+pub mod geometry;
+pub mod input;
+pub mod lease;
+pub mod ledger;
+mod link;
+mod money;
+pub mod order;
+mod pass;
+mod place;
+mod request;
+pub mod state;
+mod step;
+
+pub use effect::{Answer, Effect, Grant, Outcome, Touched, VoucherDue};
+pub use input::{Input, Policy, RequestLease, Stamp};
+pub use ledger::{Ledger, Pocket, Transfer};
+pub use state::{Lease, Member, Node, State};
+pub use step::step;

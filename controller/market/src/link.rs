@@ -1,0 +1,243 @@
+//! What nodes say: that they are there, what became of a member; and what is said of them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use selion_api::agent::{MemberEvent, Report};
+use selion_api::lease::{LeaseState, Refusal};
+use selion_api::{Account, LeaseId, NodeId, NodeSpec, Reason};
+
+use crate::effect::{Answer, Effect};
+use crate::fleet;
+use crate::lease::is_running;
+use crate::state::{Held, Node, Progress};
+use crate::step::{Step, Wake};
+
+impl Step<'_> {
+    /// The node, made if chain and link had not named it yet.
+    pub(crate) fn node_entry(&mut self, id: NodeId) -> &mut Node {
+        let since = self.at;
+        self.touched.nodes.insert(id);
+        self.state.nodes.entry(id).or_insert_with(|| Node {
+            provider: None,
+            offer: None,
+            spec: None,
+            linked: false,
+            since,
+            paused: false,
+            last_seq: 0,
+            blocked: None,
+            held: BTreeMap::new(),
+        })
+    }
+
+    /// Works out again whether a node takes leases.
+    pub(crate) fn reblock(&mut self, id: NodeId) {
+        let Some(node) = self.state.nodes.get(&id) else {
+            return;
+        };
+        let blocked = fleet::blocked(self.state, node);
+        if blocked == node.blocked {
+            return;
+        }
+        if let Some(node) = self.state.nodes.get_mut(&id) {
+            node.blocked = blocked;
+        }
+        self.touched.nodes.insert(id);
+        self.wake_up(Wake::All);
+        self.emit(Effect::NodeChanged { node: id, reason: blocked });
+    }
+
+    /// A node's link is up. It applies its desired state before it prepares anything, so what it still held for
+    /// runs that are over is free.
+    pub(crate) fn linked(&mut self, spec: &NodeSpec) -> Answer {
+        if !fleet::sound(spec) {
+            return self.refuse(Refusal::plain(Reason::SpecMismatch));
+        }
+        let (id, at) = (spec.node, self.at);
+        let node = self.node_entry(id);
+        if !node.linked {
+            node.linked = true;
+            node.since = at;
+        }
+        node.spec = Some(spec.clone());
+        let over: Vec<(LeaseId, u16, u32)> = self
+            .held_on(id)
+            .filter(|((lease, rank), held)| !self.is_expected(*lease, *rank, held))
+            .map(|((lease, rank), held)| (*lease, *rank, held.attempt))
+            .collect();
+        for (lease, rank, attempt) in over {
+            self.free_slot(id, lease, rank, attempt);
+        }
+        self.touched.desired.insert(id);
+        self.wake_up(Wake::All);
+        self.reblock(id);
+        Answer::Done
+    }
+
+    fn held_on(&self, node: NodeId) -> impl Iterator<Item = (&(LeaseId, u16), &Held)> {
+        self.state.nodes.get(&node).into_iter().flat_map(|node| &node.held)
+    }
+
+    /// True if the present run of a live lease has this member, and it is not over.
+    fn is_expected(&self, lease: LeaseId, rank: u16, held: &Held) -> bool {
+        self.state.leases.get(&lease).is_some_and(|lease| {
+            let member = lease.members.get(usize::from(rank));
+            lease.attempt == held.attempt
+                && (is_running(lease.state) || lease.state == LeaseState::Ending)
+                && member.is_some_and(|member| member.progress != Progress::Gone)
+        })
+    }
+
+    /// A node's link fell silent: what it held is over, billed to the last report in the log.
+    pub(crate) fn lost(&mut self, id: NodeId) -> Answer {
+        let at = self.at;
+        let Some(node) = self.state.nodes.get_mut(&id) else {
+            return self.refuse(Refusal::plain(Reason::UnknownNode));
+        };
+        if !node.linked {
+            return Answer::Done;
+        }
+        node.linked = false;
+        node.since = at;
+        self.touched.nodes.insert(id);
+        let held: Vec<(LeaseId, u16, u32)> =
+            self.held_on(id).map(|((lease, rank), held)| (*lease, *rank, held.attempt)).collect();
+        for (lease, rank, attempt) in &held {
+            if self.state.leases.get(lease).is_some_and(|lease| lease.attempt == *attempt) {
+                self.gone(*lease, *rank);
+            }
+            self.free_slot(id, *lease, *rank, *attempt);
+        }
+        for (lease, _, attempt) in &held {
+            if self.state.leases.get(lease).is_some_and(|lease| lease.attempt == *attempt) {
+                self.end_lost(*lease);
+            }
+        }
+        self.reblock(id);
+        Answer::Done
+    }
+
+    /// The owner pauses or resumes a node.
+    pub(crate) fn set_paused(&mut self, provider: Account, id: NodeId, paused: bool) -> Answer {
+        match self.state.nodes.get_mut(&id) {
+            Some(node) if node.provider == Some(provider) => {
+                node.paused = paused;
+                self.touched.nodes.insert(id);
+                self.reblock(id);
+                Answer::Done
+            }
+            Some(node) if node.provider.is_some() => self.refuse(Refusal::plain(Reason::NotYours)),
+            _ => self.refuse(Refusal::plain(Reason::UnknownNode)),
+        }
+    }
+
+    /// A node's statement about a member. A refused one changes nothing but the number up to which the node is heard.
+    pub(crate) fn report(&mut self, report: &Report) -> Answer {
+        let refusal = |reason| Refusal { lease: Some(report.lease), ..Refusal::plain(reason) };
+        let Some(node) = self.state.nodes.get_mut(&report.node) else {
+            return self.refuse(refusal(Reason::UnknownNode));
+        };
+        if report.seq <= node.last_seq {
+            return self.refuse(refusal(Reason::StaleReport));
+        }
+        node.last_seq = report.seq;
+        self.touched.nodes.insert(report.node);
+        match self.heard(report) {
+            Ok(()) => Answer::Done,
+            Err(reason) => self.refuse(refusal(reason)),
+        }
+    }
+
+    fn heard(&mut self, report: &Report) -> Result<(), Reason> {
+        if report.fence > self.state.fence {
+            return Err(Reason::StaleFence);
+        }
+        if report.fence.epoch != self.state.fence.epoch {
+            return Err(Reason::StaleReport);
+        }
+        let (id, rank) = (report.lease, report.member);
+        let node = self.state.nodes.get(&report.node);
+        let Some(held) = node.and_then(|node| node.held.get(&(id, rank))) else {
+            let lease = self.state.leases.get(&id);
+            let member = lease.and_then(|lease| lease.members.get(usize::from(rank)));
+            let was_here = member.is_some_and(|member| member.node == report.node);
+            let older = lease.is_some_and(|lease| report.attempt < lease.attempt);
+            return Err(if was_here || older { Reason::StaleReport } else { Reason::NotAssigned });
+        };
+        if held.attempt != report.attempt {
+            return Err(Reason::StaleReport);
+        }
+        if held.gpu != report.gpu || held.slot != report.slot {
+            return Err(Reason::NotAssigned);
+        }
+        if !self.is_expected(id, rank, held) {
+            // The run ended without this node's word: its slot waited for just this.
+            return match report.event {
+                MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. } => {
+                    self.free_slot(report.node, id, rank, report.attempt);
+                    Ok(())
+                }
+                _ => Err(Reason::StaleReport),
+            };
+        }
+        self.member_event(report)
+    }
+
+    fn member_event(&mut self, report: &Report) -> Result<(), Reason> {
+        let (id, rank, at) = (report.lease, report.member, self.at);
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return Err(Reason::StaleReport);
+        };
+        let (state, cap_ms) = (lease.state, lease.billable_cap_ms(at));
+        let duration_ms = lease.request.duration_ms;
+        let Some(member) = lease.members.get_mut(usize::from(rank)) else {
+            return Err(Reason::NotAssigned);
+        };
+        let begun = matches!(state, LeaseState::Starting | LeaseState::Active | LeaseState::Ending);
+        if report.event == MemberEvent::Running && !begun {
+            return Err(Reason::NotAssigned); // nobody told it to start
+        }
+        self.touched.leases.insert(id);
+        member.billable_ms = member.billable_ms.max(report.metered_ms.min(cap_ms));
+        match &report.event {
+            MemberEvent::Accepted => member.progress = member.progress.max(Progress::Accepted),
+            MemberEvent::Ready => member.progress = member.progress.max(Progress::Ready),
+            MemberEvent::Running => member.progress = member.progress.max(Progress::Running),
+            MemberEvent::Metered => {
+                let due = at.since(member.vouched_at) >= self.state.policy.voucher_ms;
+                if due && state == LeaseState::Active {
+                    self.owe(id, rank);
+                    self.vouch();
+                }
+            }
+            MemberEvent::Exited { code, outputs } => {
+                member.exit_code = Some(*code);
+                member.outputs = *outputs;
+                self.gone(id, rank);
+                if !begun {
+                    self.end(id, Reason::RuntimeFailed, false);
+                } else if *code != 0 {
+                    self.end(id, Reason::CommandFailed, false);
+                }
+            }
+            MemberEvent::Stopped { outputs } => {
+                member.outputs = *outputs;
+                self.gone(id, rank);
+                let time_was_up = state == LeaseState::Active && report.metered_ms >= duration_ms;
+                self.end(id, if time_was_up { Reason::Expired } else { Reason::OwnerReclaimed }, false);
+            }
+            MemberEvent::Failed { reason } => {
+                let reason = match reason {
+                    Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed => *reason,
+                    _ => Reason::RuntimeFailed,
+                };
+                self.gone(id, rank);
+                self.end(id, reason, false);
+            }
+        }
+        self.advance(id);
+        self.finish_if_gone(id);
+        Ok(())
+    }
+}

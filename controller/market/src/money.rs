@@ -1,0 +1,133 @@
+//! What a lease costs: reserved at its grant, owed as it is used, the rest given back at its end.
+
+use selion_api::{Account, Amount, LeaseId, LeaseRequest, TimeMs};
+
+use crate::effect::{Effect, VoucherDue};
+use crate::ledger::{Pocket, Transfer};
+use crate::state::State;
+use crate::step::Step;
+
+/// What is needed and what there is: token base units, or milliseconds where the key's end is what falls short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uncovered {
+    pub need: u64,
+    pub have: u64,
+}
+
+/// The latest time at which a lease granted at `at` can still be running.
+fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> TimeMs {
+    let policy = &state.policy;
+    at.plus(policy.hold_ms)
+        .plus(policy.prepare_ms)
+        .plus(policy.start_ms)
+        .plus(request.duration_ms)
+        .plus(policy.ending_ms)
+}
+
+/// Whether `total` can be kept for the request: from the free deposit, within what the delegated key may still sign
+/// for, and before it ends.
+pub(crate) fn covers(state: &State, request: &LeaseRequest, total: Amount, at: TimeMs) -> Result<(), Uncovered> {
+    let renter = request.renter;
+    let key = state.grants.get(&renter);
+    let promised = state.ledger.holds(Pocket::Reserved(renter)).saturating_add(state.ledger.owed_by(renter));
+    let signable = key.map_or(Amount::ZERO, |key| key.cap.saturating_sub(promised));
+    let have = state.ledger.holds(Pocket::Free(renter)).min(signable);
+    if total > have {
+        return Err(Uncovered { need: total.0, have: have.0 });
+    }
+    let end = latest_end(state, request, at);
+    match key {
+        Some(key) if end > key.until => Err(Uncovered { need: end.0, have: key.until.0 }),
+        _ => Ok(()),
+    }
+}
+
+impl Step<'_> {
+    /// Moves money; false, and nothing moved, if the pocket does not hold it.
+    pub(crate) fn transfer(&mut self, from: Pocket, to: Pocket, amount: Amount) -> bool {
+        let transfer = Transfer { from, to, amount };
+        if self.state.ledger.apply(transfer).is_err() {
+            return false;
+        }
+        if amount > Amount::ZERO && from != to {
+            for pocket in [from, to] {
+                match pocket {
+                    Pocket::Outside => {}
+                    Pocket::Free(one) | Pocket::Reserved(one) | Pocket::Thawing(one) => {
+                        self.touched.accounts.insert(one);
+                    }
+                    Pocket::Owed(renter, provider) => self.touched.accounts.extend([renter, provider]),
+                }
+            }
+            self.emit(Effect::Moneyed(transfer));
+        }
+        true
+    }
+
+    /// Moves as much of `amount` as `from` holds, and tells how much.
+    pub(crate) fn transfer_up_to(&mut self, from: Pocket, to: Pocket, amount: Amount) -> Amount {
+        let part = amount.min(self.state.ledger.holds(from));
+        if self.transfer(from, to, part) { part } else { Amount::ZERO }
+    }
+
+    /// Makes a member's use so far owed. Never more than was reserved: the reserve covers the whole duration, so
+    /// only a deposit that left on chain while leases ran can make it short.
+    pub(crate) fn owe(&mut self, id: LeaseId, rank: u16) {
+        let Some(lease) = self.state.leases.get(&id) else {
+            return;
+        };
+        let Some(member) = lease.members.get(usize::from(rank)) else {
+            return;
+        };
+        let (renter, provider) = (lease.request.renter, member.provider);
+        let due = member.rate.bill(member.billable_ms).saturating_sub(member.vouched);
+        let due = due.min(lease.reserved);
+        let used_through = lease.active_since.unwrap_or(self.at).plus(member.billable_ms);
+        let paid = self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due);
+        let at = self.at;
+        if let Some(lease) = self.state.leases.get_mut(&id) {
+            lease.reserved = lease.reserved.saturating_sub(paid);
+            if let Some(member) = lease.members.get_mut(usize::from(rank)) {
+                member.vouched = member.vouched.saturating_add(paid);
+                member.vouched_at = at;
+            }
+        }
+        if paid > Amount::ZERO {
+            let total = self.state.billed.entry((renter, provider)).or_default();
+            *total = total.saturating_add(paid);
+            let through = self.raised.entry((renter, provider)).or_default();
+            *through = (*through).max(used_through.min(at));
+        }
+    }
+
+    /// Calls for a voucher for every pair whose total rose.
+    pub(crate) fn vouch(&mut self) {
+        for ((renter, provider), used_through) in core::mem::take(&mut self.raised) {
+            let cumulative = self.state.billed.get(&(renter, provider)).copied().unwrap_or_default();
+            self.emit(Effect::VoucherDue(VoucherDue { renter, provider, cumulative, used_through }));
+        }
+    }
+
+    /// Gives back what a run of a lease had reserved and did not use.
+    pub(crate) fn give_back(&mut self, id: LeaseId) {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return;
+        };
+        let renter = lease.request.renter;
+        let rest = core::mem::take(&mut lease.reserved);
+        self.transfer_up_to(Pocket::Reserved(renter), Pocket::Free(renter), rest);
+        self.thaw(renter);
+    }
+
+    /// Keeps as much for the way back as the chain says is thawing, as far as free money covers it.
+    pub(crate) fn thaw(&mut self, renter: Account) {
+        let asked = self.state.books.get(&renter).map_or(Amount::ZERO, |books| books.thawing);
+        let thawing = self.state.ledger.holds(Pocket::Thawing(renter));
+        let (free, ice) = (Pocket::Free(renter), Pocket::Thawing(renter));
+        if asked > thawing {
+            self.transfer_up_to(free, ice, asked.saturating_sub(thawing));
+        } else {
+            self.transfer_up_to(ice, free, thawing.saturating_sub(asked));
+        }
+    }
+}

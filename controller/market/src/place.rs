@@ -1,0 +1,302 @@
+//! Where one member goes: a requirement is one early return in `judge`, a preference one field of [`Score`].
+//! This scan over all nodes is the reference: any index must return the same placement.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use selion_api::lease::NearestMiss;
+use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
+use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot};
+
+use crate::fleet;
+use crate::geometry::{self, Use};
+use crate::state::{Held, Node, State};
+
+/// Which of the things that are taken count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// None: could it ever fit?
+    Empty,
+    /// All but those that are being stopped: will it fit soon?
+    Stopped,
+    /// All.
+    Now,
+}
+
+/// What a search looks at: the state, the request, and the members of the gang that have a place already.
+pub(crate) struct World<'a> {
+    pub state: &'a State,
+    pub request: &'a LeaseRequest,
+    /// The lease, if it exists already: what an earlier run still holds bars its node.
+    pub lease: Option<LeaseId>,
+    pub room: Room,
+    pub placed: Vec<Placed>,
+}
+
+/// Lowest wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Score {
+    rate: Rate,      // the renter pays the ask
+    frag: u32,       // how much placeable demand this choice destroys
+    left: u32,       // packing: the fuller GPU first
+    node: NodeId,    // then a fixed order, so that the answer is unique
+    gpu_rank: usize, // in the order of the node's spec
+    start: u8,
+}
+
+/// A member's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub rank: u16,
+    pub node: NodeId,
+    pub provider: Account,
+    pub gpu: GpuId,
+    pub slot: Slot,
+    pub class: IsolationClass,
+    pub rate: Rate,
+    pub port: u16,
+    pub score: Score,
+}
+
+/// Why a candidate fell out. A later stage means that it came closer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Miss {
+    pub stage: Stage,
+    pub nearest: NearestMiss,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    Unknown,
+    Geometry,
+    Node,
+    Class,
+    Machine,
+    Price,
+    Room,
+}
+
+impl Miss {
+    fn closer(self, other: Option<Self>) -> Self {
+        let gap = |miss: &Self| miss.nearest.need.saturating_sub(miss.nearest.have);
+        match other {
+            // The earlier candidate stays among equals, so that the answer is unique.
+            Some(other) if other.stage > self.stage => other,
+            Some(other) if other.stage == self.stage && gap(&other) <= gap(&self) => other,
+            _ => self,
+        }
+    }
+}
+
+/// What a scan for one member found.
+pub(crate) struct Scan {
+    /// The best choices, best first, at most as many as asked for.
+    pub best: Vec<Placed>,
+    /// On how many GPUs it fits.
+    pub gpus: usize,
+    /// The nearest miss.
+    pub miss: Option<Miss>,
+}
+
+/// What is taken on a machine beside its GPUs.
+struct Machine<'a> {
+    cpu_milli: u64,
+    ram_bytes: u64,
+    ports: BTreeSet<u16>,
+    slots: Vec<(GpuId, &'a Slot)>,
+    /// The lease's own earlier run still holds this rank here.
+    barred: bool,
+}
+
+impl World<'_> {
+    fn counts(&self, lease: LeaseId, held: &Held) -> bool {
+        match self.room {
+            Room::Now => true,
+            Room::Empty => false,
+            Room::Stopped => !stopping(self.state, lease, held),
+        }
+    }
+
+    fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
+        let mut machine =
+            Machine { cpu_milli: 0, ram_bytes: 0, ports: BTreeSet::new(), slots: Vec::new(), barred: false };
+        let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
+        for ((lease, member), held) in held {
+            machine.cpu_milli = machine.cpu_milli.saturating_add(held.cpu_milli.into());
+            machine.ram_bytes = machine.ram_bytes.saturating_add(held.ram_bytes);
+            machine.ports.insert(held.port);
+            machine.slots.push((held.gpu, &held.slot));
+            machine.barred |= self.lease == Some(*lease) && *member == rank;
+        }
+        for placed in self.placed.iter().filter(|placed| placed.node == id) {
+            if let Some(want) = self.request.members.get(usize::from(placed.rank)) {
+                machine.cpu_milli = machine.cpu_milli.saturating_add(want.cpu_milli.into());
+                machine.ram_bytes = machine.ram_bytes.saturating_add(want.ram_bytes);
+            }
+            machine.ports.insert(placed.port);
+            machine.slots.push((placed.gpu, &placed.slot));
+        }
+        machine
+    }
+
+    /// Looks at every GPU for the member of rank `rank`. With `fresh`, only at nodes that no member has yet.
+    pub(crate) fn scan(&self, rank: u16, fresh: bool, keep: usize) -> Scan {
+        let mut scan = Scan { best: Vec::new(), gpus: 0, miss: None };
+        let Some(want) = self.request.members.get(usize::from(rank)) else {
+            return scan;
+        };
+        for (id, node) in &self.state.nodes {
+            let used = fresh && self.placed.iter().any(|placed| placed.node == *id);
+            if used || want.node.is_some_and(|only| only != *id) {
+                continue;
+            }
+            self.look_at(*id, node, rank, want, &mut |gpu, verdict| match verdict {
+                Ok(choices) => {
+                    scan.gpus += 1;
+                    scan.best.extend(choices);
+                    scan.best.sort_unstable_by_key(|choice| choice.score);
+                    scan.best.truncate(keep);
+                }
+                Err(mut miss) => {
+                    miss.nearest.node = *id;
+                    miss.nearest.gpu = miss.nearest.gpu.or(gpu);
+                    scan.miss = Some(miss.closer(scan.miss.take()));
+                }
+            });
+        }
+        scan
+    }
+
+    /// Judges every GPU of a node that has the model asked for.
+    pub(crate) fn look_at(
+        &self,
+        id: NodeId,
+        node: &Node,
+        rank: u16,
+        want: &MemberWant,
+        tell: &mut dyn FnMut(Option<GpuId>, Result<Vec<Placed>, Miss>),
+    ) {
+        let Some(spec) = &node.spec else {
+            let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
+            return tell(None, Err(miss(Stage::Unknown, reason, 0, 0)));
+        };
+        let machine = self.machine(id, node, rank);
+        for (gpu_rank, gpu) in spec.gpus.iter().enumerate() {
+            if want.model.as_ref().is_some_and(|model| *model != gpu.model) {
+                continue;
+            }
+            let verdict = self.judge(id, node, spec, &machine, (gpu_rank, gpu), (rank, want));
+            tell(Some(gpu.gpu), verdict);
+        }
+    }
+
+    fn judge(
+        &self,
+        id: NodeId,
+        node: &Node,
+        spec: &NodeSpec,
+        machine: &Machine<'_>,
+        (gpu_rank, gpu): (usize, &GpuSpec),
+        (rank, want): (u16, &MemberWant),
+    ) -> Result<Vec<Placed>, Miss> {
+        let none = Reason::NoMatchingSlice;
+        geometry::offers(gpu, &want.slice).map_err(|short| miss(Stage::Geometry, none, short.need, short.have))?;
+        if let Some(reason) = node.blocked {
+            return Err(miss(Stage::Node, reason, 0, 0));
+        }
+        let terms = self.state.pool.as_ref().ok_or_else(|| miss(Stage::Node, Reason::NodeNotSchedulable, 0, 0))?;
+        let class = gpu.class_of(&want.slice).ok_or_else(|| miss(Stage::Geometry, none, 1, 0))?;
+        if !fleet::class_allowed(terms, gpu) {
+            return Err(miss(Stage::Class, Reason::ClassNotAllowed, 0, 0));
+        }
+        if self.request.classes & class.bit() == 0 {
+            let (need, have) = (self.request.classes.into(), class.bit().into());
+            return Err(miss(Stage::Class, none, need, have));
+        }
+        for (need, have) in [
+            (u64::from(want.cpu_milli), u64::from(spec.cpu_milli)),
+            (want.ram_bytes, spec.ram_bytes),
+            (1, u64::from(spec.ports)),
+        ] {
+            if need > have {
+                return Err(miss(Stage::Machine, none, need, have));
+            }
+        }
+        let ask = geometry::fits(gpu, &Use::Idle, &want.slice)
+            .ok()
+            .and_then(|ways| ways.first().map(|way| way.rate))
+            .ok_or_else(|| miss(Stage::Geometry, none, 1, 0))?;
+        if let Some(max) = self.request.max_rate.filter(|max| ask > *max) {
+            return Err(miss(Stage::Price, Reason::PriceAboveMax, ask.0, max.0));
+        }
+        let full = |need: u64, have: u64| miss(Stage::Room, Reason::PoolFull, need, have);
+        for (need, all, taken) in [
+            (u64::from(want.cpu_milli), u64::from(spec.cpu_milli), machine.cpu_milli),
+            (want.ram_bytes, spec.ram_bytes, machine.ram_bytes),
+        ] {
+            let have = all.saturating_sub(taken);
+            if need > have {
+                return Err(full(need, have));
+            }
+        }
+        if machine.barred {
+            return Err(full(1, 0));
+        }
+        let port = free_port(spec, &machine.ports).ok_or_else(|| full(1, 0))?;
+        let mut used = Use::Idle;
+        for (_, slot) in machine.slots.iter().filter(|(taken, _)| *taken == gpu.gpu) {
+            used.take(gpu, slot);
+        }
+        let ways = geometry::fits(gpu, &used, &want.slice).map_err(|short| full(short.need, short.have))?;
+        let provider = node.provider.ok_or_else(|| miss(Stage::Node, Reason::UnknownNode, 0, 0))?;
+        Ok(ways
+            .into_iter()
+            .map(|way| Placed {
+                rank,
+                node: id,
+                provider,
+                gpu: gpu.gpu,
+                class,
+                rate: way.rate,
+                port,
+                score: Score {
+                    rate: way.rate,
+                    frag: way.frag,
+                    left: way.left,
+                    node: id,
+                    gpu_rank,
+                    start: match way.slot {
+                        Slot::Mig { start, .. } => start,
+                        Slot::Whole | Slot::Share { .. } => 0,
+                    },
+                },
+                slot: way.slot,
+            })
+            .collect())
+    }
+}
+
+/// True if the slot waits for its agent to confirm a stop: its lease is ending, or went on without it.
+pub(crate) fn stopping(state: &State, lease: LeaseId, held: &Held) -> bool {
+    use selion_api::lease::LeaseState::{Active, Held, Preparing, Starting};
+    state.leases.get(&lease).is_none_or(|lease| {
+        lease.attempt != held.attempt || !matches!(lease.state, Held | Preparing | Starting | Active)
+    })
+}
+
+fn free_port(spec: &NodeSpec, taken: &BTreeSet<u16>) -> Option<u16> {
+    (0..spec.ports).map_while(|offset| spec.port_base.checked_add(offset)).find(|port| !taken.contains(port))
+}
+
+fn miss(stage: Stage, reason: Reason, need: u64, have: u64) -> Miss {
+    Miss {
+        stage,
+        nearest: NearestMiss {
+            node: NodeId::ZERO, // the scan fills in where it stood
+            gpu: None,
+            reason,
+            need,
+            have,
+        },
+    }
+}

@@ -1,0 +1,165 @@
+//! What renters ask: a lease, and its release.
+
+use alloc::vec::Vec;
+
+use selion_api::lease::{LeaseState, NearestMiss, Refusal};
+use selion_api::{Account, Amount, LeaseId, LeaseRequest, Reason};
+
+use crate::effect::{Answer, Effect};
+use crate::gang;
+use crate::input::RequestLease;
+use crate::lease::is_running;
+use crate::money;
+use crate::place::{Placed, Room, World};
+use crate::state::{FirstAnswer, Lease};
+use crate::step::{Step, Wake};
+
+/// A repeat of a request is answered with the first answer for this long: a day in milliseconds.
+pub const REPEAT_MS: u64 = 24 * selion_api::unit::MS_PER_HOUR;
+/// Longest model name that a request may ask for.
+const MAX_MODEL: usize = 64;
+
+impl Step<'_> {
+    /// A renter asks for a lease. The same request again gets the first answer again.
+    pub(crate) fn request(&mut self, asked: &RequestLease) -> Answer {
+        let request = &asked.request;
+        let body = request.body();
+        let first = self.state.answers.get(&request.idem);
+        if let Some(first) = first.filter(|first| first.until > self.at) {
+            let lease = first.answer.as_ref().ok().copied();
+            return match first.answer.clone() {
+                _ if first.body != body => {
+                    self.refuse(Refusal { lease, ..Refusal::plain(Reason::IdempotencyMismatch) })
+                }
+                Ok(id) => Answer::Repeated(id),
+                Err(refusal) => self.refuse(refusal),
+            };
+        }
+        let answer = self.consider(request).map(|()| self.create(asked));
+        let until = self.at.plus(REPEAT_MS);
+        let kept = FirstAnswer { body, answer: answer.clone(), until };
+        if let Some(old) = self.state.answers.insert(request.idem, kept) {
+            self.state.repeats.remove(&(old.until, request.idem));
+        }
+        self.state.repeats.insert((until, request.idem));
+        match answer {
+            Ok(id) => Answer::Created(id),
+            Err(refusal) => self.refuse(refusal),
+        }
+    }
+
+    /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now.
+    fn consider(&self, request: &LeaseRequest) -> Result<(), Refusal> {
+        let long_model = |model: &alloc::string::String| model.len() > MAX_MODEL;
+        if request.check().is_err() || request.members.iter().any(|want| want.model.as_ref().is_some_and(long_model)) {
+            return Err(Refusal::plain(Reason::BadRequest));
+        }
+        if self.state.chain_broken {
+            return Err(Refusal::plain(Reason::ChainBroken));
+        }
+        let mut world = World { state: self.state, request, lease: None, room: Room::Empty, placed: Vec::new() };
+        let no_place = |none: gang::NoPlace| Refusal { reason: none.reason, nearest: none.nearest, lease: None };
+        let places = gang::place(&mut world).map_err(no_place)?;
+        self.pays(request, &cheapest(&world, places))?;
+        if request.wait_ms == 0 {
+            world.room = Room::Now;
+            let places = gang::place(&mut world).map_err(no_place)?;
+            self.pays(request, &places)?;
+        }
+        Ok(())
+    }
+
+    fn pays(&self, request: &LeaseRequest, places: &[Placed]) -> Result<(), Refusal> {
+        let total = cost(request, places);
+        money::covers(self.state, request, total, self.at).map_err(|short| Refusal {
+            reason: Reason::PaymentRequired,
+            nearest: uncovered(places, short),
+            lease: None,
+        })
+    }
+
+    fn create(&mut self, asked: &RequestLease) -> LeaseId {
+        let index = u32::try_from(self.effects.len()).unwrap_or(u32::MAX);
+        let id = LeaseId { seq: self.seq, index };
+        let until = self.at.plus(asked.request.wait_ms);
+        let lease = Lease {
+            request: asked.request.clone(),
+            signed: asked.signature.is_some(),
+            created: self.at,
+            state: LeaseState::Waiting,
+            since: self.at,
+            deadline: Some(until),
+            wait_until: until,
+            reason: Some(Reason::Queued),
+            nearest: None,
+            position: 0,
+            attempt: 0,
+            members: Vec::new(),
+            reserved: Amount::ZERO,
+            active_since: None,
+            requeue: false,
+            past: Vec::new(),
+        };
+        self.state.leases.insert(id, lease);
+        self.state.waiting.insert(id);
+        self.state.deadlines.insert((until, id));
+        self.touched.leases.insert(id);
+        self.emit(Effect::Moved { lease: id, state: LeaseState::Waiting, reason: Some(Reason::Queued), attempt: 0 });
+        self.wake_up(Wake::One(id));
+        id
+    }
+
+    /// A renter gives a lease back. Doing so twice is doing it once.
+    pub(crate) fn release(&mut self, renter: Account, id: LeaseId) -> Answer {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return self.refuse(Refusal::plain(Reason::NoSuchLease));
+        };
+        let refusal = |reason| Refusal { lease: Some(id), ..Refusal::plain(reason) };
+        if lease.request.renter != renter {
+            return self.refuse(refusal(Reason::NotYours));
+        }
+        match lease.state {
+            LeaseState::Ended => return self.refuse(refusal(Reason::NotLive)),
+            LeaseState::Waiting => self.drop_waiting(id, Reason::Released),
+            LeaseState::Ending if lease.requeue => {
+                lease.requeue = false;
+                lease.reason = Some(Reason::Released);
+                let attempt = lease.attempt;
+                self.touched.leases.insert(id);
+                self.emit(Effect::Moved {
+                    lease: id,
+                    state: LeaseState::Ending,
+                    reason: Some(Reason::Released),
+                    attempt,
+                });
+            }
+            state if is_running(state) => self.end(id, Reason::Released, false),
+            _ => {}
+        }
+        Answer::Done
+    }
+}
+
+/// What the whole duration costs at these asks.
+pub(crate) fn cost(request: &LeaseRequest, places: &[Placed]) -> Amount {
+    places.iter().fold(Amount::ZERO, |sum, placed| sum.saturating_add(placed.rate.bill(request.duration_ms)))
+}
+
+/// The nearest miss of a request that cannot be paid: at its first place, need and have in token base units.
+pub(crate) fn uncovered(places: &[Placed], short: money::Uncovered) -> Option<NearestMiss> {
+    places.first().map(|placed| NearestMiss {
+        node: placed.node,
+        gpu: Some(placed.gpu),
+        reason: Reason::PaymentRequired,
+        need: short.need,
+        have: short.have,
+    })
+}
+
+/// The cheapest place of each member by itself: no gang costs less.
+fn cheapest(world: &World<'_>, places: Vec<Placed>) -> Vec<Placed> {
+    if places.len() < 2 {
+        return places;
+    }
+    places.into_iter().map(|placed| world.scan(placed.rank, false, 1).best.pop().unwrap_or(placed)).collect()
+}

@@ -1,0 +1,298 @@
+//! The whole world of the market. Only [`step`](crate::step) changes it; everybody else reads.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+use selion_api::agent::{Fence, Phase};
+use selion_api::chain::ComponentKind;
+use selion_api::lease::{LeaseRequest, LeaseState, NearestMiss, Refusal};
+use selion_api::slice::{IsolationClass, NodeSpec};
+use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Reason, Slot, TimeMs};
+
+use crate::input::Policy;
+use crate::ledger::Ledger;
+
+/// Everything that decisions depend on. Equal logs give equal bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct State {
+    /// Version of the rules in force; 0 before the first entry.
+    pub rules: u16,
+    /// Entries applied so far: the number of the next one.
+    pub next_seq: u64,
+    /// Time of the last entry.
+    pub now: TimeMs,
+    /// The fence in force.
+    pub fence: Fence,
+    /// The controller's key for delegated vouchers.
+    pub delegate: Address,
+    /// The operator's numbers.
+    pub policy: Policy,
+    /// Terms from the chain; `None` before the pool's first block.
+    pub pool: Option<PoolTerms>,
+    /// Last block in the log.
+    pub block: Option<BlockRef>,
+    /// Set once a reorganisation went too deep: no new grants.
+    pub chain_broken: bool,
+    /// Services on chain by owner, kind and endpoint, with the end of each entry.
+    pub components: BTreeMap<(Account, ComponentKind, String), TimeMs>,
+    /// Owners by account.
+    pub providers: BTreeMap<Account, Provider>,
+    /// Machines by id, from chain and link.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// Leases by id: live ones, and ended ones for a day, so that late reports find them.
+    pub leases: BTreeMap<LeaseId, Lease>,
+    /// Leases that wait.
+    pub waiting: BTreeSet<LeaseId>,
+    /// What a repeat of a request is answered with, by the request's `idem`.
+    pub answers: BTreeMap<Hash32, FirstAnswer>,
+    /// Money.
+    pub ledger: Ledger,
+    /// What was ever billed, by renter and provider: the cumulative total of their voucher.
+    pub billed: BTreeMap<(Account, Account), Amount>,
+    /// Delegated keys of renters that name the pool's delegate: what is left of the cap, and when it ends.
+    pub grants: BTreeMap<Account, KeyGrant>,
+    /// Totals of the chain for the books: by renter deposited, claimed, withdrawn.
+    pub books: BTreeMap<Account, Books>,
+    /// Deadlines: leases by the time at which their state ends by itself.
+    pub deadlines: BTreeSet<(TimeMs, LeaseId)>,
+    /// Ended leases by the time at which they are forgotten.
+    pub forget: BTreeSet<(TimeMs, LeaseId)>,
+    /// First answers by the time at which their repeat protection ends.
+    pub repeats: BTreeSet<(TimeMs, Hash32)>,
+    /// True if the last step stopped at its bound of work.
+    pub more: bool,
+}
+
+/// The pool's fixed terms and its authority.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct PoolTerms {
+    /// Token.
+    pub token: Address,
+    /// Vault.
+    pub vault: Address,
+    /// Operator's fee in ten-thousandths.
+    pub fee_bps: u16,
+    /// Whether simulated GPUs may be leased.
+    pub allow_simulated: bool,
+    /// Whether nodes without a sandbox may be leased.
+    pub allow_unsandboxed: bool,
+    /// Blocks on top that make a block final.
+    pub finality_depth: u32,
+    /// Current authority.
+    pub authority: Account,
+    /// Its epoch.
+    pub epoch: u32,
+    /// Size of the last anchored head that is final.
+    pub anchored: u64,
+}
+
+/// A block by number and hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct BlockRef {
+    /// Height.
+    pub number: u64,
+    /// Hash.
+    pub hash: Hash32,
+}
+
+/// An owner, from the chain.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Provider {
+    /// Who is paid.
+    pub payout: Address,
+    /// Stake that counts.
+    pub stake: Amount,
+}
+
+/// A machine: what the chain says of it and what its link says.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Node {
+    /// Its owner, from the chain; `None` if not registered or retired.
+    pub provider: Option<Account>,
+    /// Hash of the spec on offer, from the chain; `None` if there is no open offer.
+    pub offer: Option<Hash32>,
+    /// Hardware and asks, from its last hello.
+    pub spec: Option<NodeSpec>,
+    /// True while its link is up.
+    pub linked: bool,
+    /// Since when `linked` is what it is.
+    pub since: TimeMs,
+    /// Paused by its owner.
+    pub paused: bool,
+    /// Sequence number of its last report in the log.
+    pub last_seq: u64,
+    /// Why it takes no new lease; `None` if it is schedulable. A fold of the fields above and the pool's terms.
+    pub blocked: Option<Reason>,
+    /// What is taken on it, by lease and rank.
+    pub held: BTreeMap<(LeaseId, u16), Held>,
+}
+
+/// What a member takes from its node.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Held {
+    /// Which run of the lease.
+    pub attempt: u32,
+    /// GPU.
+    pub gpu: GpuId,
+    /// Place on it.
+    pub slot: Slot,
+    /// CPU in thousandths of a core.
+    pub cpu_milli: u32,
+    /// Memory in bytes.
+    pub ram_bytes: u64,
+    /// Port given to the member.
+    pub port: u16,
+}
+
+/// A delegated key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct KeyGrant {
+    /// What it may still sign for in claims to come. What is reserved or owed counts against it already.
+    pub cap: Amount,
+    /// When it ends.
+    pub until: TimeMs,
+}
+
+/// What the chain says came and went for a renter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Books {
+    /// Deposits.
+    pub deposited: Amount,
+    /// Claims of providers.
+    pub claimed: Amount,
+    /// Withdrawals.
+    pub withdrawn: Amount,
+    /// Thawing in all, as the chain says; the pocket may hold less while leases keep the rest.
+    pub thawing: Amount,
+}
+
+/// The answer that every repeat gets.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct FirstAnswer {
+    /// Fingerprint of the first body; another body under the same key is refused.
+    pub body: Hash32,
+    /// The lease, or the refusal.
+    pub answer: Result<LeaseId, Refusal>,
+    /// When the repeat protection ends.
+    pub until: TimeMs,
+}
+
+/// A lease.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Lease {
+    /// What was asked.
+    pub request: LeaseRequest,
+    /// Whether the renter signed it.
+    pub signed: bool,
+    /// When it was asked.
+    pub created: TimeMs,
+    /// Where it stands.
+    pub state: LeaseState,
+    /// Since when.
+    pub since: TimeMs,
+    /// When this state ends by itself; `None` once ended.
+    pub deadline: Option<TimeMs>,
+    /// When waiting ends; kept over attempts.
+    pub wait_until: TimeMs,
+    /// Why it waits, is ending, or ended.
+    pub reason: Option<Reason>,
+    /// The candidate that came closest at the last try, while waiting.
+    pub nearest: Option<NearestMiss>,
+    /// Place in the order of service at the last pass, from 1, while waiting.
+    pub position: u64,
+    /// Which run; 0 before the first grant.
+    pub attempt: u32,
+    /// Members of the current or last run, by rank; empty before the first grant.
+    pub members: Vec<Member>,
+    /// Deposit kept for the current run and not billed yet.
+    pub reserved: Amount,
+    /// Since when the meter counts in the current run; `None` if it never became active.
+    pub active_since: Option<TimeMs>,
+    /// After `ending`: go back to waiting instead of ended.
+    pub requeue: bool,
+    /// Runs that are over, the last one too once it ended: number, reason, amount billed.
+    pub past: Vec<(u32, Reason, Amount)>,
+}
+
+/// One member of a run.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Member {
+    /// Node.
+    pub node: NodeId,
+    /// Owner at the grant; earns.
+    pub provider: Account,
+    /// GPU.
+    pub gpu: GpuId,
+    /// Place on it.
+    pub slot: Slot,
+    /// How it is kept apart.
+    pub class: IsolationClass,
+    /// The ask, frozen at the grant.
+    pub rate: Rate,
+    /// Port given.
+    pub port: u16,
+    /// How far the agent reported to be.
+    pub progress: Progress,
+    /// Milliseconds billable by its last report: its meter, capped by the log's interval since `active_since`.
+    pub billable_ms: u64,
+    /// Part of its bill that vouchers cover already.
+    pub vouched: Amount,
+    /// When a voucher last covered it.
+    pub vouched_at: TimeMs,
+    /// Exit code, once the command ended.
+    pub exit_code: Option<i32>,
+    /// Commitment to its outputs, if reported.
+    pub outputs: Option<Hash32>,
+}
+
+/// How far a member is, by its agent's reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Progress {
+    /// Granted; the agent has not answered.
+    Granted = 0,
+    /// The agent prepares.
+    Accepted = 1,
+    /// Slice made, data staged.
+    Ready = 2,
+    /// The command runs.
+    Running = 3,
+    /// Over, and its slot is free.
+    Gone = 4,
+}
+
+/// One member that a node should hold now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DesiredMember {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run.
+    pub attempt: u32,
+    /// Rank.
+    pub member: u16,
+    /// How far to go.
+    pub phase: Phase,
+}
+
+impl State {
+    /// An empty world, before the first entry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// SHA-256 of the canonical bytes: equal for equal logs.
+    #[must_use]
+    pub fn digest(&self) -> Hash32 {
+        selion_api::commit::sha256_of(self)
+    }
+
+    /// When a [`Tick`](crate::Input::Tick) is due, if ever.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<TimeMs> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+}

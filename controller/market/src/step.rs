@@ -1,0 +1,209 @@
+//! One input in, its effects out.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use selion_api::lease::{LeaseState, Refusal};
+use selion_api::{Account, Address, LeaseId, Reason, TimeMs};
+
+use crate::chain::is_stale;
+use crate::effect::{Answer, Effect, Outcome, Touched};
+use crate::input::{Input, Policy, RULES, Stamp};
+use crate::state::State;
+
+/// Most deadlines that fire in one step.
+const MAX_DEADLINES: usize = 256;
+/// Most forgotten leases, and most forgotten answers, in one step: more than one step can make.
+const MAX_FORGOTTEN: usize = 64;
+
+/// What a scheduling pass has to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wake {
+    /// Nothing that it depends on changed.
+    None,
+    /// Somebody left the line.
+    Order,
+    /// Only this lease is new.
+    One(LeaseId),
+    /// Room or money may have come free.
+    All,
+}
+
+/// A step in progress.
+pub(crate) struct Step<'a> {
+    pub state: &'a mut State,
+    pub seq: u64,
+    pub at: TimeMs,
+    pub effects: Vec<Effect>,
+    pub touched: Touched,
+    pub wake: Wake,
+    pub more: bool,
+    /// Pairs whose total rose in this step, with the use that it covers.
+    pub raised: BTreeMap<(Account, Account), TimeMs>,
+}
+
+/// Applies one input. Pure and total: the same state, stamp and input give the same outcome, and whatever is wrong
+/// with an input is answered with a [`Refusal`]. The work of one step is bounded; where `more` is set,
+/// [`Input::Continue`] goes on.
+///
+/// First what is due by now happens, then the input, then whoever can be served is served. An input under rules that
+/// this release does not know, or of a controller that was replaced, leaves the state as it is.
+pub fn step(state: &mut State, stamp: &Stamp, input: &Input) -> Outcome {
+    if let Some(reason) = not_ours(state, stamp, input) {
+        let refusal = Refusal::plain(reason);
+        return Outcome {
+            effects: alloc::vec![Effect::Refused(refusal.clone())],
+            answer: Answer::Refused(refusal),
+            touched: Touched::default(),
+            more: state.more,
+        };
+    }
+    state.next_seq = stamp.seq.saturating_add(1);
+    state.now = state.now.max(stamp.at_ms);
+    let mut step = Step {
+        seq: stamp.seq,
+        at: state.now,
+        effects: Vec::new(),
+        touched: Touched::default(),
+        wake: if state.more { Wake::All } else { Wake::None },
+        more: false,
+        raised: BTreeMap::new(),
+        state,
+    };
+    let answer = if let Input::Opened { delegate, policy } = input {
+        // What fell due while no controller ran is not held against anybody: deadlines restart first.
+        let answer = step.opened(stamp, *delegate, policy);
+        step.fire_deadlines();
+        answer
+    } else {
+        step.fire_deadlines();
+        step.enter_input(input)
+    };
+    step.forget();
+    step.pass();
+    step.state.more = step.more;
+    Outcome { effects: step.effects, answer, touched: step.touched, more: step.more }
+}
+
+fn not_ours(state: &State, stamp: &Stamp, input: &Input) -> Option<Reason> {
+    match input {
+        Input::Rules { version, .. } if *version != RULES => Some(Reason::UnknownVersion),
+        Input::Rules { .. } => None,
+        _ if state.rules != RULES => Some(Reason::UnknownVersion),
+        _ if is_stale(stamp.fence, state.fence) => Some(Reason::StaleFence),
+        _ => None,
+    }
+}
+
+impl Step<'_> {
+    pub(crate) fn emit(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub(crate) fn refuse(&mut self, refusal: Refusal) -> Answer {
+        self.emit(Effect::Refused(refusal.clone()));
+        Answer::Refused(refusal)
+    }
+
+    /// Asks for a pass at the end of the step. Two different new leases are as good as all.
+    pub(crate) fn wake_up(&mut self, wake: Wake) {
+        self.wake = match (self.wake, wake) {
+            (Wake::One(a), Wake::One(b)) if a != b => Wake::All,
+            (old, new) => old.max(new),
+        };
+    }
+
+    fn enter_input(&mut self, input: &Input) -> Answer {
+        match input {
+            Input::Rules { version, .. } => {
+                self.state.rules = *version;
+                Answer::Done
+            }
+            Input::Opened { .. } | Input::Tick => Answer::Done,
+            Input::Continue => {
+                self.wake_up(Wake::All);
+                Answer::Done
+            }
+            Input::Block(block) => self.block(block),
+            Input::ChainBroken { .. } => self.chain_broken(),
+            Input::Request(asked) => self.request(asked),
+            Input::Release { renter, lease } => self.release(*renter, *lease),
+            Input::SetPaused { provider, node, paused } => self.set_paused(*provider, *node, *paused),
+            Input::Linked { spec, .. } => self.linked(spec),
+            Input::Lost { node, .. } => self.lost(*node),
+            Input::Report(signed) => self.report(&signed.report),
+        }
+    }
+
+    /// A controller started or took over. Leases that wait for agents get their full time again; what is active
+    /// goes on to its own end.
+    fn opened(&mut self, stamp: &Stamp, delegate: Address, policy: &Policy) -> Answer {
+        self.state.fence = stamp.fence;
+        if self.state.delegate != delegate {
+            // Grants name a key: those of another one mean nothing now.
+            let accounts = core::mem::take(&mut self.state.grants).into_keys();
+            self.touched.accounts.extend(accounts);
+            self.state.delegate = delegate;
+        }
+        self.state.policy = policy.clone();
+        let pending: Vec<(TimeMs, LeaseId, u64)> = self
+            .state
+            .deadlines
+            .iter()
+            .filter_map(|(due, id)| {
+                let lasts_ms = match self.state.leases.get(id)?.state {
+                    LeaseState::Held => policy.hold_ms,
+                    LeaseState::Preparing => policy.prepare_ms,
+                    LeaseState::Starting => policy.start_ms,
+                    LeaseState::Ending => policy.ending_ms,
+                    LeaseState::Waiting | LeaseState::Active | LeaseState::Ended => return None,
+                };
+                Some((*due, *id, lasts_ms))
+            })
+            .collect();
+        for (due, id, lasts_ms) in pending {
+            let ends = self.at.plus(lasts_ms);
+            self.state.deadlines.remove(&(due, id));
+            self.state.deadlines.insert((ends, id));
+            if let Some(lease) = self.state.leases.get_mut(&id) {
+                lease.deadline = Some(ends);
+            }
+            self.touched.leases.insert(id);
+        }
+        self.touched.registry = true;
+        self.wake_up(Wake::All);
+        Answer::Done
+    }
+
+    /// What is due by now happens, in order of time and id.
+    fn fire_deadlines(&mut self) {
+        for _ in 0..MAX_DEADLINES {
+            match self.state.deadlines.first().copied() {
+                Some((due, id)) if due <= self.at => {
+                    // Whatever becomes of the lease, this deadline is over.
+                    self.state.deadlines.remove(&(due, id));
+                    self.deadline(id);
+                }
+                _ => return,
+            }
+        }
+        self.more |= self.state.next_deadline().is_some_and(|due| due <= self.at);
+    }
+
+    fn forget(&mut self) {
+        for _ in 0..MAX_FORGOTTEN {
+            let Some((due, id)) = self.state.forget.first().copied().filter(|(due, _)| *due <= self.at) else {
+                break;
+            };
+            self.state.forget.remove(&(due, id));
+            self.state.leases.remove(&id);
+        }
+        for _ in 0..MAX_FORGOTTEN {
+            let Some((due, idem)) = self.state.repeats.first().copied().filter(|(due, _)| *due <= self.at) else {
+                break;
+            };
+            self.state.repeats.remove(&(due, idem));
+            self.state.answers.remove(&idem);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The encoding is for ever: one sample of every variant, byte for byte as it was when it was first written.
+//!
+//! `golden/inputs.txt` and `golden/effects.txt` hold lines of `name hex`. A new variant adds a line; no line changes.
+
+use std::fmt::Write as _;
+
+use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
+use selion_api::chain::{Block, ChainEvent, ComponentKind};
+use selion_api::commit::canonical;
+use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Refusal};
+use selion_api::slice::IsolationClass;
+use selion_api::{
+    Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
+    SliceWant, Slot, TimeMs,
+};
+use selion_market::{Effect, Grant, Input, Pocket, Policy, RequestLease, Transfer, VoucherDue};
+
+use crate::pool::{a100, spec};
+
+const LEASE: LeaseId = LeaseId { seq: 12, index: 3 };
+const RENTER: Account = Account([0x11; 20]);
+const PROVIDER: Account = Account([0x22; 20]);
+const NODE: NodeId = NodeId([0x33; 20]);
+const GPU: GpuId = GpuId([0x44; 16]);
+
+fn slots() -> [Slot; 3] {
+    [
+        Slot::Whole,
+        Slot::Mig { profile: "3g.40gb".into(), start: 4, size: 4 },
+        Slot::Share { compute_permille: 250, mem_bytes: 1 << 33 },
+    ]
+}
+
+fn request() -> LeaseRequest {
+    let wants = [
+        SliceWant::Whole,
+        SliceWant::Mig { profile: "1g.10gb".into() },
+        SliceWant::Share { compute_permille: 250, mem_bytes: 1 << 33 },
+    ];
+    let members = wants.map(|slice| MemberWant {
+        slice,
+        model: Some("A100 80GB".into()),
+        node: Some(NODE),
+        cpu_milli: 500,
+        ram_bytes: 1 << 29,
+    });
+    LeaseRequest {
+        renter: RENTER,
+        idem: Hash32([0x55; 32]),
+        members: members.to_vec(),
+        min_nodes: 2,
+        max_rate: Some(Rate(900_000)),
+        classes: 0b11_1111,
+        duration_ms: 3_600_000,
+        wait_ms: 60_000,
+        on_node_loss: OnNodeLoss::Requeue,
+        work: Hash32([0x66; 32]),
+        datasets: vec![Hash32([0x77; 32])],
+    }
+}
+
+fn chain_events() -> Vec<ChainEvent> {
+    let (key, cap, until) = (Address([0x88; 20]), Amount(5), TimeMs(99));
+    vec![
+        ChainEvent::PoolOpened {
+            token: key,
+            vault: key,
+            authority: RENTER,
+            fee_bps: 200,
+            allow_simulated: true,
+            allow_unsandboxed: false,
+            finality_depth: u32::MAX,
+        },
+        ChainEvent::ComponentRegistered {
+            owner: RENTER,
+            kind: ComponentKind::Gateway,
+            endpoint: "http://a".into(),
+            until,
+        },
+        ChainEvent::ProviderRegistered { provider: PROVIDER, payout: key, stake: cap },
+        ChainEvent::StakeChanged { provider: PROVIDER, stake: cap },
+        ChainEvent::NodeRegistered { node: NODE, provider: PROVIDER },
+        ChainEvent::NodeRetired { node: NODE },
+        ChainEvent::OfferSet { node: NODE, spec_hash: Hash32([1; 32]), classes: 1 },
+        ChainEvent::OfferClosed { node: NODE },
+        ChainEvent::AuthorityChanged { epoch: 2, authority: RENTER },
+        ChainEvent::Anchored { epoch: 2, size: 9, root: Hash32([1; 32]), digest: Hash32([2; 32]) },
+        ChainEvent::Deposited { renter: RENTER, amount: cap },
+        ChainEvent::KeySet { renter: RENTER, key, until },
+        ChainEvent::KeyGranted { renter: RENTER, key, cap, until },
+        ChainEvent::KeyRevoked { renter: RENTER, key, dead_from: until },
+        ChainEvent::Thawed { renter: RENTER, amount: cap, ready: until },
+        ChainEvent::Withdrawn { renter: RENTER, amount: cap },
+        ChainEvent::Claimed { provider: PROVIDER, renter: RENTER, cumulative: cap, paid: cap },
+        ChainEvent::CashedOut { provider: PROVIDER, amount: cap },
+        ChainEvent::FeesCashedOut { amount: cap },
+    ]
+}
+
+fn member_events() -> [MemberEvent; 7] {
+    let outputs = Some(Hash32([0x99; 32]));
+    [
+        MemberEvent::Accepted,
+        MemberEvent::Ready,
+        MemberEvent::Running,
+        MemberEvent::Metered,
+        MemberEvent::Exited { code: -1, outputs },
+        MemberEvent::Stopped { outputs: None },
+        MemberEvent::Failed { reason: Reason::StagingFailed },
+    ]
+}
+
+pub fn inputs() -> Vec<(String, Vec<u8>)> {
+    let (digest, number) = (Hash32([1; 32]), 7);
+    let named = [
+        ("rules", Input::Rules { version: 1, digest }),
+        (
+            "opened",
+            Input::Opened {
+                delegate: Address([0x88; 20]),
+                policy: Policy { weights: vec![(RENTER, 2)], ..Policy::default() },
+            },
+        ),
+        ("chain_broken", Input::ChainBroken { number, had: digest, has: Hash32([2; 32]) }),
+        ("tick", Input::Tick),
+        ("continue", Input::Continue),
+        ("request", Input::Request(RequestLease { request: request(), signature: Some(Signature([3; 65])) })),
+        ("release", Input::Release { renter: RENTER, lease: LEASE }),
+        ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true }),
+        ("linked", Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 5 }),
+        ("lost", Input::Lost { node: NODE, last_seq: 5 }),
+    ];
+    let mut lines: Vec<(String, Vec<u8>)> =
+        named.iter().map(|(name, input)| ((*name).into(), canonical(input))).collect();
+    for (at, event) in chain_events().into_iter().enumerate() {
+        let block = Input::Block(Block { number, hash: digest, parent: Hash32([2; 32]), events: vec![event] });
+        lines.push((format!("block_{at}"), canonical(&block)));
+    }
+    for (at, event) in member_events().into_iter().enumerate() {
+        let report = Report {
+            node: NODE,
+            seq: 4,
+            fence: Fence { epoch: 1, term: 2 },
+            lease: LEASE,
+            attempt: 1,
+            member: 2,
+            gpu: GPU,
+            slot: slots()[at % 3].clone(),
+            event,
+            metered_ms: 1234,
+        };
+        let signed = Input::Report(SignedReport { report, signature: Signature([3; 65]) });
+        lines.push((format!("report_{at}"), canonical(&signed)));
+    }
+    lines
+}
+
+fn effects() -> Vec<(String, Vec<u8>)> {
+    let refusal = Refusal {
+        reason: Reason::PriceAboveMax,
+        nearest: Some(NearestMiss { node: NODE, gpu: Some(GPU), reason: Reason::PriceAboveMax, need: 9, have: 8 }),
+        lease: Some(LEASE),
+    };
+    let moved = Effect::Moved { lease: LEASE, state: LeaseState::Ended, reason: Some(Reason::Released), attempt: 1 };
+    let freed = Effect::Freed { lease: LEASE, attempt: 1, member: 2 };
+    let billed = Effect::Billed(BillLine {
+        lease: LEASE,
+        attempt: 1,
+        member: 2,
+        renter: RENTER,
+        provider: PROVIDER,
+        rate: Rate(1_000_000),
+        billable_ms: 90_000,
+        amount: Amount(25_000),
+    });
+    let voucher = Effect::VoucherDue(VoucherDue {
+        renter: RENTER,
+        provider: PROVIDER,
+        cumulative: Amount(25_000),
+        used_through: TimeMs(77),
+    });
+    let node = Effect::NodeChanged { node: NODE, reason: Some(Reason::NodePaused) };
+    let mut named = vec![
+        ("moved".to_owned(), moved),
+        ("freed".into(), freed),
+        ("billed".into(), billed),
+        ("voucher_due".into(), voucher),
+        ("node_changed".into(), node),
+        ("refused".into(), Effect::Refused(refusal)),
+    ];
+    for (at, slot) in slots().into_iter().enumerate() {
+        let grant = Grant {
+            lease: LEASE,
+            attempt: 1,
+            member: 2,
+            renter: RENTER,
+            provider: PROVIDER,
+            node: NODE,
+            gpu: GPU,
+            slot,
+            class: IsolationClass::Capped,
+            rate: Rate(1_000_000),
+        };
+        named.push((format!("granted_{at}"), Effect::Granted(grant)));
+    }
+    let pockets = [
+        Pocket::Outside,
+        Pocket::Free(RENTER),
+        Pocket::Reserved(RENTER),
+        Pocket::Owed(RENTER, PROVIDER),
+        Pocket::Thawing(RENTER),
+    ];
+    for (at, pocket) in pockets.into_iter().enumerate() {
+        let transfer = Transfer { from: pocket, to: Pocket::Free(PROVIDER), amount: Amount(5) };
+        named.push((format!("moneyed_{at}"), Effect::Moneyed(transfer)));
+    }
+    let both = named
+        .iter()
+        .flat_map(|(name, effect)| [(name.clone(), canonical(effect)), (format!("{name}_leaf"), effect.leaf())]);
+    both.collect()
+}
+
+fn compare(file: &str, samples: &[(String, Vec<u8>)]) {
+    let path = format!("{}/golden/{file}", env!("CARGO_MANIFEST_DIR"));
+    let mut now = String::new();
+    for (name, bytes) in samples {
+        let _ = write!(now, "{name} ");
+        for byte in bytes {
+            let _ = write!(now, "{byte:02x}");
+        }
+        now.push('\n');
+    }
+    if std::env::var_os("GOLDEN_WRITE").is_some() {
+        std::fs::write(&path, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap();
+    for (kept, now) in kept.lines().zip(now.lines()) {
+        assert_eq!(kept, now, "an encoding in {file} changed: old logs could not be read");
+    }
+    assert_eq!(kept.lines().count(), now.lines().count(), "a variant has no line in {file}");
+}
+
+#[test]
+fn inputs_are_written_as_they_always_were() {
+    compare("inputs.txt", &inputs());
+}
+
+#[test]
+fn effects_are_written_as_they_always_were() {
+    compare("effects.txt", &effects());
+}

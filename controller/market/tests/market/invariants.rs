@@ -1,0 +1,137 @@
+//! What is true after every step, whatever came in.
+
+use std::collections::BTreeSet;
+
+use selion_api::lease::LeaseState;
+use selion_api::slice::{GpuSpec, SliceWant};
+use selion_api::{Amount, Reason, Slot};
+use selion_market::ledger::Pocket;
+use selion_market::state::{Node, Progress};
+use selion_market::{Lease, State};
+
+pub fn check(state: &State) {
+    for node in state.nodes.values() {
+        no_slot_is_in_two_leases(node);
+    }
+    money_is_conserved(state);
+    for (id, lease) in &state.leases {
+        gang_is_whole(state, *id, lease);
+        bill_is_bounded(state, lease);
+        let ended = lease.state == LeaseState::Ended;
+        assert_eq!(lease.deadline.is_none(), ended, "a live state has a deadline: {lease:?}");
+        let due = lease.deadline.is_some_and(|due| state.deadlines.contains(&(due, *id)));
+        assert_eq!(due, !ended, "the deadline is in the list");
+        assert_eq!(state.waiting.contains(id), lease.state == LeaseState::Waiting);
+    }
+    let live = state.leases.values().filter(|lease| lease.state != LeaseState::Ended);
+    assert_eq!(state.deadlines.len(), live.count(), "no deadline without a live lease");
+    assert_eq!(state.repeats.len(), state.answers.len());
+}
+
+fn no_slot_is_in_two_leases(node: &Node) {
+    let Some(spec) = &node.spec else {
+        assert!(node.held.is_empty());
+        return;
+    };
+    if node.blocked == Some(Reason::SpecMismatch) {
+        return; // it came back as another machine: it takes nothing new, and what runs was placed on what it was
+    }
+    let cpu: u64 = node.held.values().map(|held| u64::from(held.cpu_milli)).sum();
+    let ram: u64 = node.held.values().map(|held| held.ram_bytes).sum();
+    let ports: BTreeSet<u16> = node.held.values().map(|held| held.port).collect();
+    assert!(cpu <= u64::from(spec.cpu_milli) && ram <= spec.ram_bytes);
+    assert_eq!(ports.len(), node.held.len(), "no port is given twice");
+    for gpu in &spec.gpus {
+        let slots: Vec<&Slot> = node.held.values().filter(|held| held.gpu == gpu.gpu).map(|held| &held.slot).collect();
+        one_gpu(gpu, &slots);
+    }
+}
+
+/// Counted by hand, slice by slice: not by the code under test.
+fn one_gpu(gpu: &GpuSpec, slots: &[&Slot]) {
+    let (mut whole, mut mem_slices, mut compute, mut permille, mut bytes, mut shares) = (0, Vec::new(), 0, 0, 0, 0);
+    for slot in slots {
+        match slot {
+            Slot::Whole => whole += 1,
+            Slot::Mig { profile, start, size } => {
+                let table = gpu.mig.as_ref().unwrap();
+                let known = table.profiles.iter().find(|known| known.name == *profile).unwrap();
+                assert!(known.starts.contains(start) && known.size == *size, "an allowed placement");
+                compute += u32::from(known.compute_slices);
+                mem_slices.extend(*start..*start + *size);
+                assert!(mem_slices.iter().all(|slice| *slice < table.mem_slices));
+                assert!(compute <= u32::from(table.compute_slices));
+            }
+            Slot::Share { compute_permille, mem_bytes } => {
+                permille += u32::from(*compute_permille);
+                bytes += mem_bytes;
+                shares += 1;
+            }
+        }
+    }
+    let modes = [whole, mem_slices.len(), shares].iter().filter(|count| **count > 0).count();
+    assert!(modes <= 1 && whole <= 1, "one mode at a time: {slots:?}");
+    let distinct: BTreeSet<&u8> = mem_slices.iter().collect();
+    assert_eq!(distinct.len(), mem_slices.len(), "no memory slice is in two instances: {slots:?}");
+    assert!(permille <= 1000 && bytes <= gpu.mem_bytes, "shares fit: {slots:?}");
+}
+
+fn money_is_conserved(state: &State) {
+    let pockets: u64 = state.ledger.pockets().map(|(_, amount)| amount.0).sum();
+    let inside = state.ledger.holds(Pocket::Outside).0;
+    assert_eq!(pockets, inside, "what is in the pockets is what is in the vault");
+    let (mut came, mut went) = (0, 0);
+    for books in state.books.values() {
+        came += books.deposited.0;
+        went += books.claimed.0 + books.withdrawn.0;
+    }
+    assert_eq!(came, went + inside, "paid + refunded + held = deposited");
+    for (pocket, amount) in state.ledger.pockets() {
+        if let Pocket::Reserved(renter) = pocket {
+            let leases = state.leases.values().filter(|lease| lease.request.renter == *renter);
+            let kept: u64 = leases.map(|lease| lease.reserved.0).sum();
+            assert!(amount.0 <= kept, "a reserve belongs to a lease");
+        }
+    }
+}
+
+fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
+    let wants = lease.request.members.len();
+    match lease.state {
+        LeaseState::Waiting => {
+            assert!(lease.members.is_empty() && lease.reserved == Amount::ZERO && lease.active_since.is_none());
+        }
+        LeaseState::Ended => assert_eq!(lease.reserved, Amount::ZERO),
+        _ => assert_eq!(lease.members.len(), wants, "all or nothing"),
+    }
+    if matches!(lease.state, LeaseState::Waiting | LeaseState::Ended) {
+        return;
+    }
+    let mut nodes = BTreeSet::new();
+    for (rank, member) in lease.members.iter().enumerate() {
+        nodes.insert(member.node);
+        let held = state.nodes[&member.node].held.get(&(id, rank as u16));
+        if member.progress == Progress::Gone {
+            assert!(held.is_none(), "what is over holds nothing");
+        } else {
+            let held = held.expect("a member holds its slot");
+            assert_eq!((held.gpu, &held.slot, held.attempt), (member.gpu, &member.slot, lease.attempt));
+        }
+        let fits = match (&lease.request.members[rank].slice, &member.slot) {
+            (SliceWant::Mig { profile: asked }, Slot::Mig { profile, .. }) => asked == profile,
+            (SliceWant::Whole, Slot::Whole) | (SliceWant::Share { .. }, Slot::Share { .. }) => true,
+            _ => false,
+        };
+        assert!(fits, "what was asked is what was given");
+        assert!(lease.request.max_rate.is_none_or(|max| member.rate <= max));
+    }
+    assert!(nodes.len() >= usize::from(lease.request.min_nodes));
+}
+
+fn bill_is_bounded(state: &State, lease: &Lease) {
+    for member in &lease.members {
+        let interval = lease.active_since.map_or(0, |since| state.now.since(since));
+        assert!(member.billable_ms <= interval && member.billable_ms <= lease.request.duration_ms);
+        assert!(member.vouched <= member.rate.bill(member.billable_ms), "no voucher above the bill");
+    }
+}

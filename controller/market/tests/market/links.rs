@@ -1,0 +1,135 @@
+//! Reports: only of the right node, run, slot, number and fence.
+
+use selion_api::agent::{MemberEvent, Phase};
+use selion_api::lease::LeaseState;
+use selion_api::{NodeId, Reason, SliceWant, Slot};
+use selion_market::{Answer, Input, Outcome};
+
+use crate::pool::{HOUR, Pool, a100, ask, gpu_id, mig, node_id, renter, spec};
+
+fn refused(outcome: Outcome) -> Reason {
+    match outcome.answer {
+        Answer::Refused(refusal) => refusal.reason,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_report_of_what_was_not_given_changes_nothing_but_is_heard() {
+    let mut pool = Pool::small();
+    pool.node(spec(2, vec![a100(2, 0)]));
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let honest = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+
+    let mut stranger = honest.clone();
+    stranger.node = NodeId([9; 20]);
+    assert_eq!(refused(pool.send(stranger)), Reason::UnknownNode);
+    let mut neighbour = honest.clone();
+    neighbour.node = node_id(2);
+    assert_eq!(refused(pool.send(neighbour)), Reason::NotAssigned);
+    let mut other_gpu = honest.clone();
+    other_gpu.gpu = gpu_id(1, 7);
+    assert_eq!(refused(pool.send(other_gpu)), Reason::NotAssigned);
+    let mut other_slot = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    other_slot.slot = Slot::Share { compute_permille: 1, mem_bytes: 1 };
+    assert_eq!(refused(pool.send(other_slot)), Reason::NotAssigned);
+    let mut other_run = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    other_run.attempt = 7;
+    assert_eq!(refused(pool.send(other_run)), Reason::StaleReport);
+    let mut other_rank = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    other_rank.member = 3;
+    assert_eq!(refused(pool.send(other_rank)), Reason::NotAssigned);
+    let mut future = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    future.fence.term += 1;
+    assert_eq!(refused(pool.send(future)), Reason::StaleFence);
+    let mut past = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    past.fence.epoch = 0;
+    assert_eq!(refused(pool.send(past)), Reason::StaleReport);
+    let early = pool.report_for(id, 0, MemberEvent::Running, 0);
+    assert_eq!(refused(pool.send(early)), Reason::NotAssigned);
+
+    assert_eq!(pool.state_of(id), LeaseState::Held);
+    assert!(pool.state.nodes[&node_id(1)].last_seq > 1, "the agent need not send them again");
+    assert_eq!(refused(pool.send(honest)), Reason::StaleReport);
+}
+
+#[test]
+fn a_report_twice_is_a_report_once() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let report = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    assert_eq!(pool.send(report.clone()).answer, Answer::Done);
+    assert_eq!(refused(pool.send(report)), Reason::StaleReport);
+}
+
+#[test]
+fn a_report_under_an_older_term_of_the_same_epoch_still_counts() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let report = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    pool.fence.term += 5;
+    pool.enter(Input::Opened { delegate: crate::pool::DELEGATE, policy: selion_market::Policy::default() });
+    assert_eq!(pool.send(report).answer, Answer::Done);
+    assert_eq!(pool.state_of(id), LeaseState::Preparing);
+}
+
+#[test]
+fn a_meter_that_runs_faster_than_the_log_is_cut_and_never_runs_back() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    pool.run_up(id);
+    pool.now += 1_000;
+    pool.report(id, 0, MemberEvent::Metered, 50_000);
+    assert_eq!(pool.get(id).members[0].billable_ms, 1_000);
+    pool.now += 1_000;
+    pool.report(id, 0, MemberEvent::Metered, 300);
+    assert_eq!(pool.get(id).members[0].billable_ms, 1_000);
+    pool.now += 10 * HOUR;
+    pool.report(id, 0, MemberEvent::Metered, 10 * HOUR);
+    assert_eq!(pool.get(id).members[0].billable_ms, HOUR, "never more than was asked for");
+}
+
+#[test]
+fn a_node_should_hold_what_was_granted_in_the_phase_of_its_lease() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[mig("1g.10gb"), mig("2g.20gb")]));
+    let phases = |pool: &Pool| -> Vec<(u16, Phase)> {
+        let desired = pool.state.desired(node_id(1));
+        desired.iter().map(|member| (member.member, member.phase)).collect()
+    };
+    assert_eq!(phases(&pool), [(0, Phase::Prepare), (1, Phase::Prepare)]);
+    pool.all(id, &MemberEvent::Accepted);
+    pool.report(id, 0, MemberEvent::Ready, 0);
+    let ready = pool.report(id, 1, MemberEvent::Ready, 0);
+    assert!(ready.touched.desired.contains(&node_id(1)));
+    assert_eq!(phases(&pool), [(0, Phase::Start), (1, Phase::Start)]);
+    pool.all(id, &MemberEvent::Running);
+    pool.report(id, 0, MemberEvent::Exited { code: 0, outputs: None }, 0);
+    assert_eq!(phases(&pool), [(1, Phase::Start)]);
+    pool.release(id);
+    assert_eq!(phases(&pool), []);
+}
+
+#[test]
+fn a_member_that_its_owner_stops_ends_the_lease_as_reclaimed() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    pool.run_up(id);
+    pool.now += 10;
+    pool.report(id, 0, MemberEvent::Stopped { outputs: None }, 10);
+    assert_eq!(pool.reason_of(id), Some(Reason::OwnerReclaimed));
+}
+
+#[test]
+fn what_an_agent_cannot_make_ends_the_lease_with_its_reason() {
+    for (said, told) in [
+        (Reason::StagingFailed, Reason::StagingFailed),
+        (Reason::SliceFailed, Reason::SliceFailed),
+        (Reason::Completed, Reason::RuntimeFailed),
+    ] {
+        let mut pool = Pool::small();
+        let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+        pool.report(id, 0, MemberEvent::Failed { reason: said }, 0);
+        assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(told)));
+    }
+}

@@ -1,0 +1,18 @@
+//! The market as a whole: inputs in, effects out, through the public face only.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "tests: a failure here is what is being looked for"
+)]
+
+mod geometry;
+mod golden;
+mod invariants;
+mod leases;
+mod links;
+mod money;
+mod order;
+mod placing;
+mod pool;
+mod properties;

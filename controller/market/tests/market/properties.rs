@@ -1,0 +1,351 @@
+//! Whatever happens, in whatever order: the invariants hold after every step (`Pool::enter` checks them), a replay of
+//! the log gives the same bytes, and nothing panics.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use selion_api::agent::{Fence, MemberEvent, Report};
+use selion_api::chain::ChainEvent;
+use selion_api::lease::{LeaseState, OnNodeLoss};
+use selion_api::{Address, Amount, Hash32, LeaseId, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
+use selion_market::{Effect, Input, Policy, State, step};
+
+use crate::pool::{DELEGATE, GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec};
+
+/// One thing that the world does.
+#[derive(Clone, Debug)]
+enum Op {
+    Ask {
+        who: u8,
+        slices: Vec<SliceWant>,
+        spread: bool,
+        patient: bool,
+        requeue: bool,
+        max: Option<u64>,
+        key: u8,
+    },
+    Release(usize),
+    /// The next thing that an honest agent would say of a member.
+    Honest {
+        lease: usize,
+        rank: u16,
+        meter: u64,
+    },
+    /// Anything about a member.
+    Said {
+        lease: usize,
+        rank: u16,
+        event: MemberEvent,
+        meter: u64,
+        twist: u8,
+    },
+    Lost(u8),
+    Link(u8),
+    Pause(u8, bool),
+    Pass(u64),
+    Chain(ChainEvent),
+    Reopen,
+    Continue,
+}
+
+fn slice() -> impl Strategy<Value = SliceWant> {
+    prop_oneof![
+        1 => Just(SliceWant::Whole),
+        3 => prop::sample::select(vec!["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "nonsense"]).prop_map(mig),
+        2 => (0_u16..1100, 0_u64..90).prop_map(|(compute, gib)| share(compute, gib)),
+    ]
+}
+
+fn event() -> impl Strategy<Value = MemberEvent> {
+    prop_oneof![
+        Just(MemberEvent::Accepted),
+        Just(MemberEvent::Ready),
+        Just(MemberEvent::Running),
+        Just(MemberEvent::Metered),
+        (-2..3).prop_map(|code| MemberEvent::Exited { code, outputs: None }),
+        Just(MemberEvent::Stopped { outputs: None }),
+        prop::sample::select(Reason::ALL.to_vec()).prop_map(|reason| MemberEvent::Failed { reason }),
+    ]
+}
+
+fn chain() -> impl Strategy<Value = ChainEvent> {
+    let who = 1_u8..4;
+    let sum = prop_oneof![0_u64..20 * TOKEN, Just(u64::MAX)];
+    (0_u8..10, who, 1_u8..4, sum).prop_map(|(kind, who, node, sum)| {
+        let (renter, amount, until) = (renter(who), Amount(sum), TimeMs(sum.saturating_mul(1000)));
+        match kind {
+            0 | 1 => ChainEvent::Deposited { renter, amount },
+            2 => ChainEvent::Thawed { renter, amount, ready: until },
+            3 => ChainEvent::Withdrawn { renter, amount },
+            4 => ChainEvent::Claimed { provider: provider(node), renter, cumulative: amount, paid: amount },
+            5 => ChainEvent::KeyGranted { renter, key: DELEGATE, cap: amount, until },
+            6 => ChainEvent::KeyRevoked { renter, key: DELEGATE, dead_from: until },
+            7 => ChainEvent::OfferClosed { node: node_id(node) },
+            8 => ChainEvent::NodeRetired { node: node_id(node) },
+            _ => ChainEvent::AuthorityChanged { epoch: 2, authority: renter },
+        }
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let ask = (
+        1_u8..4,
+        prop::collection::vec(slice(), 1..4),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        prop::option::of(50_000..TOKEN),
+        0_u8..20,
+    );
+    prop_oneof![
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key)| Op::Ask { who, slices, spread, patient, requeue, max, key }),
+        2 => any::<usize>().prop_map(Op::Release),
+        24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
+        6 => (any::<usize>(), 0_u16..4, event(), any::<u64>(), 0_u8..12)
+            .prop_map(|(lease, rank, event, meter, twist)| Op::Said { lease, rank, event, meter, twist }),
+        1 => (1_u8..4).prop_map(Op::Lost),
+        2 => (1_u8..4).prop_map(Op::Link),
+        1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
+        4 => prop_oneof![0_u64..20_000, 0..2 * HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
+        2 => chain().prop_map(Op::Chain),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Continue),
+    ]
+}
+
+fn world() -> Pool {
+    let mut pool = Pool::new();
+    for node in 1..4 {
+        let mut machine = spec(node, (0..2).map(|rank| a100(node, rank)).collect());
+        machine.cpu_milli = 3_000;
+        pool.node(machine);
+        pool.fund(renter(node), 40 * TOKEN);
+    }
+    pool
+}
+
+fn machine(pool: &Pool, node: u8) -> selion_api::NodeSpec {
+    pool.state.nodes[&node_id(node)].spec.clone().unwrap()
+}
+
+fn pick(pool: &Pool, at: usize) -> Option<LeaseId> {
+    let all: Vec<LeaseId> = pool.state.leases.keys().copied().collect();
+    (!all.is_empty()).then(|| all[at % all.len()])
+}
+
+fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
+    let all = pool.state.leases.iter().filter(|(_, lease)| !lease.members.is_empty());
+    let all: Vec<LeaseId> = all.map(|(id, _)| *id).collect();
+    (!all.is_empty()).then(|| all[at % all.len()])
+}
+
+fn apply(pool: &mut Pool, op: Op) {
+    match op {
+        Op::Ask { who, slices, spread, patient, requeue, max, key } => {
+            let mut request = ask(renter(who), &slices);
+            request.min_nodes = if spread { slices.len() as u16 } else { 1 };
+            request.wait_ms = if patient { HOUR } else { 0 };
+            request.on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
+            request.max_rate = max.map(Rate);
+            if key == 0 {
+                request.idem = Hash32([0xee; 32]);
+            }
+            pool.request(request);
+        }
+        Op::Release(at) => {
+            if let Some(id) = pick(pool, at) {
+                pool.release(id);
+            }
+        }
+        Op::Honest { lease, rank, meter } => {
+            let Some(id) = with_members(pool, lease) else { return };
+            let lease = pool.get(id);
+            let rank = rank % lease.members.len() as u16;
+            let event = match (lease.state, lease.members[usize::from(rank)].progress as u8) {
+                (LeaseState::Ending | LeaseState::Ended, _) => MemberEvent::Stopped { outputs: None },
+                (_, 0) => MemberEvent::Accepted,
+                (_, 1) => MemberEvent::Ready,
+                (LeaseState::Starting, 2) => MemberEvent::Running,
+                (LeaseState::Active, _) if meter % 7 == 0 => MemberEvent::Exited { code: 0, outputs: None },
+                _ => MemberEvent::Metered,
+            };
+            pool.report(id, rank, event, meter);
+        }
+        Op::Said { lease, rank, event, meter, twist } => {
+            let Some(id) = with_members(pool, lease) else { return };
+            let rank_there = rank % pool.get(id).members.len() as u16;
+            let mut report: Report = pool.report_for(id, rank_there, event, meter);
+            match twist {
+                0 => report.member = rank,
+                1 => report.attempt = report.attempt.wrapping_sub(1),
+                2 => report.node = node_id(1),
+                3 => report.gpu = gpu_id(2, 0),
+                4 => report.slot = Slot::Whole,
+                5 => report.seq = 1,
+                6 => report.fence = Fence { epoch: 9, term: 9 },
+                7 => report.node = NodeId([0xab; 20]),
+                8 => report.lease = LeaseId { seq: 3, index: 99 },
+                _ => {}
+            }
+            pool.send(report);
+        }
+        Op::Lost(node) => {
+            let last_seq = pool.state.nodes[&node_id(node)].last_seq;
+            pool.enter(Input::Lost { node: node_id(node), last_seq });
+        }
+        Op::Link(node) => {
+            let spec = machine(pool, node);
+            pool.enter(Input::Linked { spec, last_seq: 0 });
+        }
+        Op::Pause(node, paused) => {
+            pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });
+        }
+        Op::Pass(ms) => pool.pass_ms(ms),
+        Op::Chain(event) => {
+            pool.block(vec![event]);
+        }
+        Op::Reopen => {
+            pool.fence.term += 1;
+            pool.enter(Input::Opened { delegate: DELEGATE, policy: Policy::default() });
+        }
+        Op::Continue => {
+            pool.enter(Input::Continue);
+        }
+    }
+}
+
+/// Runs the log again from nothing.
+fn replay(pool: &Pool) -> State {
+    let mut state = State::new();
+    for ((stamp, input), before) in pool.log.iter().zip(&pool.outcomes) {
+        assert_eq!(&step(&mut state, stamp, input), before, "a replay differs at {stamp:?}");
+    }
+    state
+}
+
+/// Bills and vouchers as an outsider adds them up from the effects alone.
+fn bills_equal_vouchers(pool: &Pool) {
+    let mut billed = BTreeMap::new();
+    let mut vouched = BTreeMap::new();
+    for effect in pool.effects() {
+        match effect {
+            Effect::Billed(line) => {
+                assert_eq!(line.amount, line.rate.bill(line.billable_ms));
+                *billed.entry((line.renter, line.provider)).or_insert(0) += line.amount.0;
+            }
+            Effect::VoucherDue(due) => {
+                let old = vouched.insert((due.renter, due.provider), due.cumulative.0);
+                assert!(old.is_none_or(|old| old < due.cumulative.0), "a voucher's total rises");
+            }
+            _ => {}
+        }
+    }
+    // What is still running has vouchers that no final bill stands for yet.
+    let running =
+        pool.state.leases.values().any(|lease| lease.active_since.is_some() && lease.state != LeaseState::Ended);
+    for (pair, total) in &vouched {
+        assert_eq!(pool.state.billed[pair].0, *total);
+        let bills = billed.get(pair).copied().unwrap_or(0);
+        assert!(running || *total <= bills, "no voucher above the bills");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_invariants_hold_after_every_step_and_a_replay_gives_the_same_bytes(ops in prop::collection::vec(op(), 1..120)) {
+        let mut pool = world();
+        for op in ops {
+            apply(&mut pool, op);
+        }
+        bills_equal_vouchers(&pool);
+        let again = replay(&pool);
+        prop_assert_eq!(again.digest(), pool.state.digest());
+        prop_assert_eq!(again, pool.state);
+    }
+
+    #[test]
+    fn any_input_with_any_bytes_changed_never_panics(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        at_ms in any::<u64>(),
+        seq in any::<u64>(),
+    ) {
+        let mut pool = world();
+        pool.lease(ask(renter(1), &[mig("1g.10gb")]));
+        let samples = crate::golden::inputs();
+        let mut data = which.get(&samples).1.clone();
+        for (at, byte) in changes {
+            let at = at.index(data.len());
+            data[at] = byte;
+        }
+        if let Ok(input) = <Input as borsh::BorshDeserialize>::try_from_slice(&data) {
+            let stamp = selion_market::Stamp { seq, at_ms: TimeMs(at_ms), fence: Fence { epoch: 1, term: 1 } };
+            step(&mut pool.state, &stamp, &input);
+            crate::invariants::check(&pool.state);
+        }
+    }
+
+    #[test]
+    fn hostile_specs_policies_and_requests_never_panic(
+        mem_slices in any::<u8>(),
+        compute_slices in any::<u8>(),
+        size in any::<u8>(),
+        starts in prop::collection::vec(any::<u8>(), 0..9),
+        compute in any::<u8>(),
+        max in any::<u8>(),
+        big in any::<u64>(),
+        ports in any::<u16>(),
+        zero in any::<bool>(),
+    ) {
+        let mut pool = Pool::new();
+        pool.fund(renter(1), u64::MAX);
+        let policy = if zero {
+            Policy { hold_ms: 0, prepare_ms: 0, start_ms: 0, ending_ms: 0, voucher_ms: 0, weights: vec![(renter(1), 0)] }
+        } else {
+            Policy { hold_ms: big, prepare_ms: big, start_ms: u64::MAX, ending_ms: big, voucher_ms: big, weights: vec![(renter(1), u32::MAX); 3] }
+        };
+        pool.enter(Input::Opened { delegate: DELEGATE, policy });
+        let mut gpu = a100(1, 0);
+        gpu.mem_bytes = big;
+        gpu.work_milli = u32::MAX;
+        gpu.whole = Some(Rate(big));
+        if let Some(table) = &mut gpu.mig {
+            table.mem_slices = mem_slices;
+            table.compute_slices = compute_slices;
+            for profile in &mut table.profiles {
+                profile.size = size;
+                profile.starts.clone_from(&starts);
+                profile.compute_slices = compute;
+                profile.max_instances = max;
+                profile.rate = Rate(big);
+            }
+        }
+        let mut node = spec(1, vec![gpu]);
+        node.ports = ports;
+        node.port_base = u16::MAX - 2;
+        node.cpu_milli = u32::MAX;
+        node.ram_bytes = u64::MAX;
+        pool.node(node);
+        for slices in [vec![mig("1g.10gb"); 5], vec![SliceWant::Whole], vec![share(1000, 1), share(1, big / GIB)], vec![mig("7g.80gb"); 64]] {
+            let mut request = ask(renter(1), &slices);
+            request.duration_ms = selion_api::lease::MAX_DURATION_MS;
+            for member in &mut request.members {
+                member.cpu_milli = u32::MAX / 4;
+                member.ram_bytes = u64::MAX / 4;
+            }
+            pool.request(request);
+        }
+        pool.block(vec![
+            ChainEvent::Deposited { renter: renter(1), amount: Amount(big) },
+            ChainEvent::KeyGranted { renter: renter(2), key: Address::ZERO, cap: Amount(big), until: TimeMs(big) },
+            ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative: Amount(big), paid: Amount(u64::MAX) },
+        ]);
+        pool.now = u64::MAX;
+        for _ in 0..6 {
+            pool.enter(Input::Tick);
+        }
+        let _ = (pool.state.shares(), pool.state.free(node_id(1), gpu_id(1, 0)));
+    }
+}

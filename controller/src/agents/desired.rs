@@ -1,0 +1,100 @@
+//! What a node should hold, from committed State and the private matter beside it.
+
+use std::collections::BTreeMap;
+
+use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase};
+use selion_api::commit::{Work, canonical};
+use selion_api::{Hash32, LeaseId, NodeId};
+use selion_market::State;
+use selion_market::state::DesiredMember;
+use tracing::error;
+
+use super::core::{Core, CoreError, read};
+
+/// Room in a message beside the assignments.
+const ENVELOPE: usize = 64;
+
+/// Salt and work by commitment, kept for as long as the node holds a member that needs it.
+#[derive(Default)]
+pub(super) struct WorkCache(BTreeMap<Hash32, (Hash32, Work)>);
+
+/// The node's whole desired state now. Its generation is the number of the next entry, so it rises with every change.
+pub(super) async fn desired(
+    core: &dyn Core,
+    node: NodeId,
+    cache: &mut WorkCache,
+) -> Result<Option<Desired>, CoreError> {
+    let Some((fence, generation, bare)) =
+        read(core, |state| (state.fence, state.next_seq, bare_assignments(state, node)))
+    else {
+        return Ok(None);
+    };
+    cache.0.retain(|held, _| bare.iter().any(|one| one.commitment == *held));
+    let mut assignments = Vec::with_capacity(bare.len());
+    let mut bytes = ENVELOPE;
+    for mut assignment in bare {
+        let commitment = assignment.commitment;
+        if let std::collections::btree_map::Entry::Vacant(vacant) = cache.0.entry(commitment) {
+            match core.work(commitment).await? {
+                Some(found) => {
+                    vacant.insert(found);
+                }
+                None => {
+                    error!(%node, lease = %assignment.lease, %commitment, "the work of a lease is not stored; it cannot start");
+                    continue;
+                }
+            }
+        }
+        if let Some((salt, work)) = cache.0.get(&commitment) {
+            assignment.salt = *salt;
+            assignment.work = work.clone();
+        }
+        bytes += canonical(&assignment).len();
+        // Members that run come first, so it is a member not yet started that finds no room and lapses.
+        if bytes > MAX_MESSAGE {
+            error!(%node, lease = %assignment.lease, "the node's desired state exceeds one message; this member waits");
+            continue;
+        }
+        assignments.push(assignment);
+    }
+    Ok(Some(Desired { fence, generation, assignments }))
+}
+
+/// Everything but salt and work, members to be started before those to be prepared.
+fn bare_assignments(state: &State, node: NodeId) -> Vec<Assignment> {
+    let mut members = state.desired(node);
+    members.sort_by_key(|want| (want.phase != Phase::Start, want.lease, want.member));
+    members.iter().filter_map(|want| bare(state, node, want)).collect()
+}
+
+fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment> {
+    let lease = state.leases.get(&want.lease)?;
+    let held = state.nodes.get(&node)?.held.get(&(want.lease, want.member))?;
+    Some(Assignment {
+        lease: want.lease,
+        attempt: want.attempt,
+        member: want.member,
+        phase: want.phase,
+        gpu: held.gpu,
+        slot: held.slot.clone(),
+        cpu_milli: held.cpu_milli,
+        ram_bytes: held.ram_bytes,
+        port: held.port,
+        peers: peers(state, want.lease),
+        work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new() },
+        salt: Hash32::ZERO,
+        commitment: lease.request.work,
+        max_run_ms: lease.request.duration_ms,
+    })
+}
+
+/// Where the members of a lease are reached, by rank.
+fn peers(state: &State, lease: LeaseId) -> Vec<Peer> {
+    let members = state.leases.get(&lease).map(|lease| &lease.members[..]);
+    let of = |(rank, member): (usize, &selion_market::Member)| {
+        let spec = state.nodes.get(&member.node)?.spec.as_ref()?;
+        Some(Peer { rank: u16::try_from(rank).ok()?, address: format!("{}:{}", spec.address, member.port) })
+    };
+    let members = members.unwrap_or_default().iter().enumerate();
+    members.filter_map(of).collect()
+}

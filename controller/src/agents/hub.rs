@@ -1,0 +1,167 @@
+//! The hub: every link, the log lines, and the one task that watches over them.
+
+use std::sync::Arc;
+
+use axum::extract::ws::{WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use futures::Stream;
+use selion_api::agent::MAX_MESSAGE;
+use selion_api::commit::PoolId;
+use selion_api::lease::LeaseState;
+use selion_api::rest::LogLine;
+use selion_api::{Account, LeaseId};
+use selion_market::{Effect, State};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::core::{Core, read};
+use super::counts::{Bad, Counts, Live};
+use super::link;
+use super::liveness::{SWEEP, Sweeper};
+use super::logs::Logs;
+use super::registry::{DESIRED, HEAD, Registry, VOUCHERS};
+use crate::sequencer::Batch;
+
+/// Sweeps between two looks at what changes slowly: the newest head, logs of leases that are over.
+const SLOW: u32 = 4;
+/// Sweeps between two looks at the room that log lines take on disk.
+const TRIM: u32 = 240;
+
+/// The links to all agents; cheap to clone.
+#[derive(Clone)]
+pub struct Hub {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub core: Arc<dyn Core>,
+    pub pool: PoolId,
+    pub registry: Registry,
+    pub counts: Counts,
+    pub logs: Logs,
+}
+
+impl Hub {
+    /// A hub without links. [`run`](Self::run) must be running for nodes to be lost and changes to be sent.
+    #[must_use]
+    pub fn new(core: Arc<dyn Core>, pool: PoolId, logs: Logs) -> Self {
+        Self { inner: Arc::new(Inner { core, pool, registry: Registry::default(), counts: Counts::default(), logs }) }
+    }
+
+    /// Answers an agent's upgrade request; the link then runs by itself.
+    pub fn upgrade(&self, upgrade: WebSocketUpgrade) -> Response {
+        let hub = self.clone();
+        upgrade
+            .max_message_size(MAX_MESSAGE)
+            .max_frame_size(MAX_MESSAGE)
+            .on_upgrade(move |socket| async move { hub.accept(socket).await })
+    }
+
+    /// Runs one link to its end: challenge, hello, reports, desired state.
+    pub async fn accept(&self, socket: WebSocket) {
+        link::run(Arc::clone(&self.inner), socket).await;
+    }
+
+    /// Watches over the links until `stop`, then closes them; agents reconnect to whoever comes next.
+    pub async fn run(&self, stop: CancellationToken) {
+        let inner = self.inner.as_ref();
+        let mut batches = inner.core.batches();
+        let mut sweeper = Sweeper::new(Instant::now());
+        let mut ticks = tokio::time::interval(SWEEP);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut round = 0_u32;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = ticks.tick() => {
+                    sweeper.sweep(inner, Instant::now()).await;
+                    round = round.wrapping_add(1);
+                    if round.is_multiple_of(SLOW) {
+                        inner.nudge_all(HEAD);
+                        let core = inner.core.as_ref();
+                        inner.logs.tend(|lease| read(core, |state| is_live(state, lease)).unwrap_or(true));
+                    }
+                    if round.is_multiple_of(TRIM) {
+                        inner.logs.trim();
+                    }
+                }
+                batch = batches.recv() => match batch {
+                    Ok(batch) => inner.pass_on(&batch),
+                    Err(RecvError::Lagged(missed)) => {
+                        warn!(missed, "the links fell behind the log; every node is sent its state again");
+                        inner.nudge_all(DESIRED);
+                    }
+                    Err(RecvError::Closed) => break,
+                },
+            }
+        }
+        for link in inner.registry.links() {
+            link.close(None);
+        }
+    }
+
+    /// A voucher of this provider was signed: his agents are sent what they lack.
+    pub fn vouchers_signed(&self, provider: Account) {
+        for link in self.inner.registry.links() {
+            if link.provider == provider {
+                link.nudge(VOUCHERS);
+            }
+        }
+    }
+
+    /// The lines of a lease from the `from`-th kept line on (0: all), each with its number, and new ones as they
+    /// come; ends when the lease has ended and all its lines were given.
+    pub fn logs(&self, lease: LeaseId, from: u64) -> impl Stream<Item = (u64, LogLine)> + Send + use<> {
+        let core = self.inner.core.as_ref();
+        let live = read(core, |state| is_live(state, lease)).unwrap_or(false);
+        self.inner.logs.follow(lease, from, live)
+    }
+
+    /// The links as they are now, for metrics.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        self.inner.counts.live(self.inner.registry.len())
+    }
+
+    /// How many messages were not taken for this cause.
+    #[must_use]
+    pub fn bad(&self, cause: Bad) -> u64 {
+        self.inner.counts.of(cause)
+    }
+
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+fn is_live(state: &State, lease: LeaseId) -> bool {
+    let lease = state.leases.get(&lease);
+    lease.is_some_and(|lease| lease.state != LeaseState::Ended)
+}
+
+impl Inner {
+    fn nudge_all(&self, what: u8) {
+        for link in self.registry.links() {
+            link.nudge(what);
+        }
+    }
+
+    /// Wakes the links that a committed batch concerns.
+    fn pass_on(&self, batch: &Batch) {
+        for step in &batch.steps {
+            for node in &step.outcome.touched.desired {
+                if let Some(link) = self.registry.link(*node) {
+                    link.nudge(DESIRED);
+                }
+            }
+            for effect in &step.outcome.effects {
+                if let Effect::Moved { lease, state: LeaseState::Ended, .. } = effect {
+                    self.logs.finish(*lease);
+                }
+            }
+        }
+    }
+}

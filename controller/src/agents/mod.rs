@@ -1,0 +1,27 @@
+//! The links to the agents: who is on them, whether they are alive, what they should hold, what they report.
+//!
+//! A link is judged once, at its hello ([`hello`]); from then on the agent's reports enter the log and are
+//! acknowledged after the commit, in order ([`link`]). The desired state is read from committed State and sent whole
+//! ([`desired`]). A node that falls silent is entered as lost, once an outage ([`liveness`]). Log lines are kept
+//! beside the log ([`logs`]), CIDs of outputs only where they match the node's report ([`outputs`]).
+//!
+//! Nothing here decides anything: the rest of the controller is behind [`Core`].
+
+mod core;
+mod counts;
+mod desired;
+mod hello;
+mod hub;
+mod link;
+mod liveness;
+pub mod logs;
+mod outputs;
+mod parts;
+mod registry;
+#[cfg(test)]
+mod tests;
+
+pub use self::core::{Claim, Core, CoreError, GatewayToken};
+pub use counts::{Bad, Counts, Live};
+pub use hub::Hub;
+pub use parts::Parts;

@@ -1,0 +1,97 @@
+//! [`Core`] over the real parts: sequencer, store and secrets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selion_api::agent::SignedVoucher;
+use selion_api::commit::Work;
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, TimeMs};
+use selion_market::{Input, State};
+use tokio::sync::broadcast;
+
+use super::core::{Claim, Core, CoreError, GatewayToken};
+use crate::http::secrets::{self, Secrets, TOKEN_MS};
+use crate::sequencer::{Batch, Position, Sequencer, Step, SubmitError};
+use crate::store::{Store, entry, head, output, signed_voucher, work};
+
+/// The parts of a running controller that the links use.
+pub struct Parts {
+    /// The one way to change a lease.
+    pub log: Sequencer,
+    /// The database.
+    pub store: Store,
+    /// Token keys.
+    pub secrets: Arc<Secrets>,
+    /// Tells the time.
+    pub clock: fn() -> TimeMs,
+    /// What to do when an agent contradicts this controller's right to decide. [`Claim::ForeignHead`] is proof: stop.
+    pub on_claim: Box<dyn Fn(Claim) + Send + Sync>,
+}
+
+fn said(error: impl std::fmt::Display) -> CoreError {
+    CoreError(error.to_string())
+}
+
+#[async_trait::async_trait]
+impl Core for Parts {
+    async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError> {
+        self.log.submit(input, None).await
+    }
+
+    fn state(&self, read: &mut dyn FnMut(&State)) {
+        self.log.read(read);
+    }
+
+    fn batches(&self) -> broadcast::Receiver<Arc<Batch>> {
+        self.log.subscribe()
+    }
+
+    fn position(&self) -> Position {
+        self.log.position()
+    }
+
+    async fn root_at(&self, size: u64) -> Result<Option<Hash32>, CoreError> {
+        let db = &self.store.readers;
+        if entry::size(db).await.map_err(said)? < size {
+            return Ok(None);
+        }
+        // An agent was shown a head that we signed, so its root is at hand; a lie costs us the whole tree.
+        if let Some(head) = head::at(db, size).await.map_err(said)? {
+            return Ok(Some(head.head.root));
+        }
+        let leaves = entry::leaves(db, size).await.map_err(said)?;
+        Ok(Some(selion_log::root(&leaves)))
+    }
+
+    async fn work(&self, commitment: Hash32) -> Result<Option<(Hash32, Work)>, CoreError> {
+        work::get(&self.store.readers, &commitment).await.map_err(said)
+    }
+
+    async fn keep_outputs(&self, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> Result<(), CoreError> {
+        output::put(&self.store.writer, lease, attempt, member, cid).await.map_err(said)
+    }
+
+    async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {
+        let kept = signed_voucher::for_provider(&self.store.readers, provider).await;
+        let kept = kept.map_err(said)?.into_iter();
+        let lacking = kept.filter(|kept| kept.delivered < kept.voucher.cumulative);
+        Ok(lacking.map(|kept| kept.voucher).collect())
+    }
+
+    async fn voucher_stored(&self, renter: Account, provider: Account, cumulative: Amount) -> Result<(), CoreError> {
+        signed_voucher::mark_delivered(&self.store.writer, renter, provider, cumulative).await.map_err(said)
+    }
+
+    fn token(&self, node: NodeId) -> Result<GatewayToken, CoreError> {
+        let text = self.secrets.node_token(node, (self.clock)());
+        Ok(GatewayToken { text: text.map_err(CoreError)?, good_for: Duration::from_millis(TOKEN_MS) })
+    }
+
+    fn nonce(&self) -> Result<Hash32, CoreError> {
+        secrets::random().map(Hash32).map_err(said)
+    }
+
+    fn contradicted(&self, claim: Claim) {
+        (self.on_claim)(claim);
+    }
+}

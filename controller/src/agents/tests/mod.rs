@@ -1,0 +1,11 @@
+//! The links with a scripted agent on a real socket: with a controller that commits when it is told to, and with the
+//! real sequencer and store.
+
+mod agent;
+mod fake;
+mod hello;
+mod key;
+mod liveness;
+mod real;
+mod session;
+mod world;

@@ -1,0 +1,151 @@
+//! What the operator sets: defaults, then file, then environment, then flags (the binary layers them).
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use selion_api::{Account, Address};
+use selion_market::Policy;
+use serde::{Deserialize, Serialize};
+
+/// A controller's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where REST and the agents' links are served.
+    pub listen: SocketAddr,
+    /// Where log, rows, keys and content are kept.
+    pub data_dir: PathBuf,
+    /// JSON-RPC of the chain.
+    pub chain_rpc: String,
+    /// The pool's Controller contract.
+    pub pool: Option<Address>,
+    /// RPC of a Kubo on this machine, as a second source and peer of content.
+    pub kubo: Option<String>,
+    /// The URL under which others reach this controller; registered on chain. Default: the listening address.
+    pub public_url: Option<String>,
+    /// File with the authority's key. Default: made in the data directory.
+    pub authority_key: Option<PathBuf>,
+    /// Deadlines and weights.
+    pub policy: PolicyConfig,
+    /// How often the chain is asked for a new block, in milliseconds.
+    pub poll_ms: u64,
+    /// How often a grown log is anchored on chain, in milliseconds.
+    pub anchor_ms: u64,
+    /// How old an unclaimed voucher may grow before the sweeper claims it, in milliseconds.
+    pub claim_ms: u64,
+    /// Requests a minute for each account, or for each address before authentication.
+    pub requests_per_minute: u32,
+    /// Largest dataset uploaded as one file, in bytes.
+    pub upload_limit_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
+            data_dir: PathBuf::from("selion-data/controller"),
+            chain_rpc: "http://127.0.0.1:8545".into(),
+            pool: None,
+            kubo: None,
+            public_url: None,
+            authority_key: None,
+            policy: PolicyConfig::default(),
+            poll_ms: 250,
+            anchor_ms: 60_000,
+            claim_ms: 3_600_000,
+            requests_per_minute: 1_200,
+            upload_limit_bytes: 16 << 30,
+        }
+    }
+}
+
+/// The market's numbers, as the operator writes them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PolicyConfig {
+    /// As in [`Policy`].
+    pub hold_ms: u64,
+    /// As in [`Policy`].
+    pub prepare_ms: u64,
+    /// As in [`Policy`].
+    pub start_ms: u64,
+    /// As in [`Policy`].
+    pub ending_ms: u64,
+    /// As in [`Policy`].
+    pub voucher_ms: u64,
+    /// Weight of accounts in the order of service; 1 if absent.
+    pub weights: BTreeMap<String, u32>,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, .. } = Policy::default();
+        Self { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, weights: BTreeMap::new() }
+    }
+}
+
+/// A value in the configuration that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("configuration: {what}")]
+pub struct BadConfig {
+    /// Which value, and what it should be.
+    pub what: String,
+}
+
+impl PolicyConfig {
+    /// The market's form.
+    ///
+    /// # Errors
+    ///
+    /// [`BadConfig`] naming a deadline of 0, a weight of 0 or an account that is none.
+    pub fn policy(&self) -> Result<Policy, BadConfig> {
+        let bad = |what: String| BadConfig { what };
+        let Self { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, weights } = self;
+        let spans = [
+            ("hold_ms", hold_ms),
+            ("prepare_ms", prepare_ms),
+            ("start_ms", start_ms),
+            ("ending_ms", ending_ms),
+            ("voucher_ms", voucher_ms),
+        ];
+        if let Some((name, _)) = spans.iter().find(|(_, span)| **span == 0) {
+            return Err(bad(format!("policy.{name} is 0; it is a time in milliseconds, at least 1")));
+        }
+        let mut sorted = BTreeMap::new();
+        for (account, weight) in weights {
+            let id: Account = account.parse().map_err(|error| bad(format!("policy.weights: {error}")))?;
+            if *weight == 0 {
+                return Err(bad(format!("policy.weights.{account} is 0; a weight is at least 1")));
+            }
+            sorted.insert(id, *weight);
+        }
+        Ok(Policy {
+            hold_ms: *hold_ms,
+            prepare_ms: *prepare_ms,
+            start_ms: *start_ms,
+            ending_ms: *ending_ms,
+            voucher_ms: *voucher_ms,
+            weights: sorted.into_iter().collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_of_nothing_and_an_account_that_is_none_are_named() {
+        let weight = |account: &str, weight| PolicyConfig {
+            weights: BTreeMap::from([(account.to_owned(), weight)]),
+            ..PolicyConfig::default()
+        };
+        let account = "0x0101010101010101010101010101010101010101";
+        assert!(weight(account, 1).policy().is_ok());
+        assert!(weight(account, 0).policy().unwrap_err().what.contains("is 0"));
+        assert!(weight("alice", 1).policy().unwrap_err().what.contains("alice"));
+        let idle = PolicyConfig { hold_ms: 0, ..PolicyConfig::default() };
+        assert!(idle.policy().unwrap_err().what.contains("hold_ms"));
+    }
+}

@@ -1,0 +1,112 @@
+//! The description of the interface, made from the routes themselves.
+
+use selion_api::rest::Problem;
+use utoipa::openapi::schema::Ref;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, RefOr, Response, ResponseBuilder};
+use utoipa::{Modify, OpenApi as Describe};
+
+use super::problem::PROBLEM_JSON;
+
+#[derive(Describe)]
+#[openapi(
+    info(
+        title = "Selion controller",
+        description = "Lease slices of pooled GPUs. Branch on the `code` of a problem; money is a decimal string of token base units, time is milliseconds UTC.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+        version = "1"
+    ),
+    components(schemas(Problem)),
+    modifiers(&Schemes)
+)]
+pub(super) struct Frame;
+
+struct Schemes;
+
+impl Modify for Schemes {
+    fn modify(&self, openapi: &mut OpenApi) {
+        let components = openapi.components.get_or_insert_default();
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let key = ApiKeyValue::with_description("Authorization", "`ApiKey sk_...`");
+        components.add_security_scheme("api_key", SecurityScheme::ApiKey(ApiKey::Header(key)));
+    }
+}
+
+/// Adds to every operation that anything else is a problem document.
+pub(super) fn finish(openapi: &mut OpenApi) {
+    for item in openapi.paths.paths.values_mut() {
+        let operations =
+            [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.head, &mut item.patch];
+        for operation in operations.into_iter().flatten() {
+            operation.responses.responses.insert("default".to_owned(), RefOr::T(problem()));
+        }
+    }
+}
+
+fn problem() -> Response {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    ResponseBuilder::new()
+        .description("Anything else: a problem document (RFC 9457)")
+        .content(PROBLEM_JSON, content)
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::http::openapi;
+
+    /// The committed description, which other languages make their clients from.
+    const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../api/openapi.json");
+
+    #[test]
+    fn the_committed_description_is_the_one_of_the_routes() {
+        let made = openapi().to_pretty_json().unwrap() + "\n";
+        if std::env::var_os("SELION_BLESS").is_some() {
+            std::fs::write(COMMITTED, &made).unwrap();
+        }
+        let committed = std::fs::read_to_string(Path::new(COMMITTED)).unwrap_or_default();
+        let first = made.lines().zip(committed.lines()).position(|(made, committed)| made != committed);
+        assert!(
+            made == committed,
+            "api/openapi.json is out of date from line {}; run this test with SELION_BLESS=1 and commit the file",
+            first.unwrap_or_default() + 1
+        );
+    }
+
+    #[test]
+    fn every_answer_is_described_and_the_licence_is_named() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        assert_eq!(json["info"]["license"]["identifier"], "Apache-2.0");
+        let paths = json["paths"].as_object().unwrap();
+        assert!(paths.len() >= 28, "{}", paths.len());
+        for (path, item) in paths {
+            for (method, operation) in item.as_object().unwrap() {
+                let said = |value: &serde_json::Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+                assert!(said(&operation["summary"]), "{method} {path} has no summary");
+                for (status, response) in operation["responses"].as_object().unwrap() {
+                    assert!(said(&response["description"]), "{method} {path} {status}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let mut open = vec![&json];
+        while let Some(value) = open.pop() {
+            if let Some(name) = value.get("$ref").and_then(|name| name.as_str()) {
+                let pointer = name.strip_prefix('#').unwrap();
+                assert!(json.pointer(pointer).is_some(), "{name}");
+            }
+            match value {
+                serde_json::Value::Object(map) => open.extend(map.values()),
+                serde_json::Value::Array(list) => open.extend(list),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Content by CID and the agents' link: both are run by their own rooms, this is their door.
+
+use axum::Router;
+use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use selion_dataplane::gateway;
+use utoipa::OpenApi;
+
+use crate::App;
+use crate::http::Problem;
+use crate::http::caller::Caller;
+
+/// The content gateway, open to accounts and nodes with a token. A CID is not a secret, but who knows it may read.
+pub(in crate::http) fn blocks(app: &App) -> Router {
+    gateway::router(selion_dataplane::Store::clone(&app.content)).layer(from_fn(authenticated))
+}
+
+async fn authenticated(_: Caller, request: Request, next: Next) -> Response {
+    next.run(request).await
+}
+
+/// An agent's link: a WebSocket. The agent proves its node key in its first message.
+#[utoipa::path(get, path = "/v1/link", tag = "agents",
+    responses((status = 101, description = "Switched to WebSocket")))]
+pub(in crate::http) async fn link(
+    State(app): State<App>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|_| Problem::Header("Upgrade", "is needed: this path speaks WebSocket only"))?;
+    Ok(app.hub.upgrade(upgrade))
+}
+
+/// The operations of the gateway, whose router is the data plane's own.
+#[derive(OpenApi)]
+#[openapi(paths(get_block, head_block, put_block))]
+pub(in crate::http) struct Described;
+
+/// One block by CID: `?format=raw` or `Accept: application/vnd.ipld.raw`. Verify it against the CID.
+#[utoipa::path(get, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+    params(("cid" = String, Path, description = "CID of the block"), ("format" = Option<String>, Query, description = "`raw`")),
+    responses((status = 200, description = "The block", body = Vec<u8>, content_type = "application/vnd.ipld.raw")))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn get_block() {}
+
+/// Whether a block is here.
+#[utoipa::path(head, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+    params(("cid" = String, Path, description = "CID of the block"), ("format" = Option<String>, Query, description = "`raw`")),
+    responses((status = 200, description = "It is")))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn head_block() {}
+
+/// Gives the pool a block. It is kept only if it is what the CID names.
+#[utoipa::path(put, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+    params(("cid" = String, Path, description = "CID of the block")),
+    request_body(content = Vec<u8>, content_type = "application/vnd.ipld.raw", description = "At most 2 MiB"),
+    responses((status = 200, description = "It was here already"), (status = 201, description = "It is new here")))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn put_block() {}

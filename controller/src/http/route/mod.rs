@@ -1,0 +1,13 @@
+//! The endpoints, one file per subject. Each parses, submits or reads, and answers.
+
+pub(super) mod auth;
+pub(super) mod datasets;
+pub(super) mod gateway;
+pub(super) mod leases;
+pub(super) mod log;
+pub(super) mod money;
+pub(super) mod nodes;
+pub(super) mod pool;
+pub(super) mod streams;
+pub(super) mod system;
+pub(super) mod wait;

@@ -1,0 +1,90 @@
+//! Nodes: what they are, and their owners' pause.
+
+use axum::Json as Answer;
+use axum::extract::State;
+use selion_api::NodeId;
+use selion_api::rest::{NodePage, NodeView};
+use selion_market::{Answer as Told, Input};
+
+use crate::App;
+use crate::http::Problem;
+use crate::http::caller::{Caller, Renter};
+use crate::http::input::{Path, Query};
+use crate::http::page::Page;
+use crate::store::rows;
+
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct NodeQuery {
+    /// Rows of the page, 1 to 500; 50 if absent.
+    page_size: Option<u32>,
+    /// `next_page_token` of the page before.
+    page_token: Option<String>,
+}
+
+/// Nodes of the pool, with what is on their GPUs.
+#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(NodeQuery), security(("bearer" = [])),
+    responses((status = 200, description = "A page of nodes in order of id", body = NodePage)))]
+pub(in crate::http) async fn list(
+    State(app): State<App>,
+    _: Caller,
+    Query(query): Query<NodeQuery>,
+) -> Result<Answer<NodePage>, Problem> {
+    let page = Page::<NodeId>::read("nodes", query.page_size, query.page_token.as_deref())?;
+    let mut nodes = rows::nodes(&app.store.readers, page.fetch(), page.after).await?;
+    let next_page_token = page.cut("nodes", &mut nodes, |node| node.node);
+    Ok(Answer(NodePage { nodes, next_page_token }))
+}
+
+/// One node.
+#[utoipa::path(get, path = "/v1/nodes/{id}", tag = "nodes", security(("bearer" = [])),
+    params(("id" = NodeId, Path, description = "Id of the node")),
+    responses((status = 200, description = "The node", body = NodeView)))]
+pub(in crate::http) async fn get(
+    State(app): State<App>,
+    _: Caller,
+    Path(id): Path<NodeId>,
+) -> Result<Answer<NodeView>, Problem> {
+    read(&app, id).await.map(Answer)
+}
+
+/// The owner pauses his node: running leases go on, no new ones come.
+#[utoipa::path(post, path = "/v1/nodes/{id}/pause", tag = "nodes", security(("bearer" = [])),
+    params(("id" = NodeId, Path, description = "Id of the node")),
+    responses((status = 200, description = "The node, paused", body = NodeView)))]
+pub(in crate::http) async fn pause(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<NodeId>,
+) -> Result<Answer<NodeView>, Problem> {
+    set_paused(&app, renter, id, true).await
+}
+
+/// The owner takes the pause back.
+#[utoipa::path(post, path = "/v1/nodes/{id}/resume", tag = "nodes", security(("bearer" = [])),
+    params(("id" = NodeId, Path, description = "Id of the node")),
+    responses((status = 200, description = "The node, open for leases again", body = NodeView)))]
+pub(in crate::http) async fn resume(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<NodeId>,
+) -> Result<Answer<NodeView>, Problem> {
+    set_paused(&app, renter, id, false).await
+}
+
+async fn set_paused(app: &App, renter: Renter, node: NodeId, paused: bool) -> Result<Answer<NodeView>, Problem> {
+    let view = read(app, node).await?;
+    if view.provider != renter.account {
+        return Err(Problem::NotYours("node", node.to_string()));
+    }
+    let step = app.log.submit(Input::SetPaused { provider: renter.account, node, paused }, None).await?;
+    if let Told::Refused(refusal) = step.answer() {
+        return Err(Problem::Refused(refusal.clone()));
+    }
+    read(app, node).await.map(Answer)
+}
+
+async fn read(app: &App, id: NodeId) -> Result<NodeView, Problem> {
+    rows::node(&app.store.readers, id).await?.ok_or_else(|| Problem::NotFound("node", id.to_string()))
+}

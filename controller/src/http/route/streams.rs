@@ -1,0 +1,296 @@
+//! Server-sent events: a lease's log lines and its changes, resumable by `Last-Event-ID`.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::future::Either;
+use futures::{Stream, StreamExt, stream};
+use selion_api::LeaseId;
+use selion_api::lease::LeaseState;
+use selion_api::rest::{LeaseEvent, LogLine};
+
+use super::leases::own;
+use super::wait::touched;
+use crate::App;
+use crate::http::Problem;
+use crate::http::caller::Renter;
+use crate::http::input::{Path, Query};
+use crate::store::rows;
+
+/// A comment is sent this often, so that proxies and readers know that the stream lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Kept lines count as read out when none came for this long; only `tail` and `follow=false` need to know.
+const CAUGHT_UP: Duration = Duration::from_millis(100);
+/// Most lines that `tail` gives.
+const MAX_TAIL: usize = 10_000;
+const LAST_EVENT_ID: &str = "last-event-id";
+
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct LogQuery {
+    /// Of the kept lines only the last so many, up to 10000; all if absent.
+    tail: Option<usize>,
+    /// `false` ends the stream after the kept lines; `true`, the default, when the lease has ended.
+    follow: Option<bool>,
+}
+
+/// The id of a line on the wire: `attempt.member.line`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LineId {
+    attempt: u32,
+    member: u16,
+    line: u64,
+}
+
+impl FromStr for LineId {
+    type Err = Problem;
+    fn from_str(text: &str) -> Result<Self, Problem> {
+        let bad = || Problem::Header("Last-Event-ID", "is attempt.member.line, as in the `id` of an event");
+        let mut parts = text.split('.');
+        let mut part = || parts.next().ok_or_else(bad);
+        let id = Self {
+            attempt: part()?.parse().map_err(|_| bad())?,
+            member: part()?.parse().map_err(|_| bad())?,
+            line: part()?.parse().map_err(|_| bad())?,
+        };
+        parts.next().is_none().then_some(id).ok_or_else(bad)
+    }
+}
+
+impl LineId {
+    fn of(line: &LogLine) -> Self {
+        Self { attempt: line.attempt, member: line.member, line: line.line }
+    }
+
+    /// Whether `line` proves that the line of this id came before it: a later line of the member, or a later run.
+    fn is_before(self, line: &LogLine) -> bool {
+        line.attempt > self.attempt
+            || line.attempt == self.attempt && line.member == self.member && line.line > self.line
+    }
+}
+
+/// What the members print, live.
+#[utoipa::path(get, path = "/v1/leases/{id}/logs", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), LogQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event")),
+    security(("bearer" = [])), responses((status = 200, body = LogLine, content_type = "text/event-stream",
+        description = "Events `line`, id `attempt.member.line`, data a LogLine; at the end one event `end`")))]
+pub(in crate::http) async fn logs(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<LeaseId>,
+    Query(query): Query<LogQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    own(&app, renter.account, id).await?;
+    if query.tail.is_some_and(|tail| tail > MAX_TAIL) {
+        return Err(Problem::Query(format!("tail is at most {MAX_TAIL}")));
+    }
+    let last = last_event_id(&headers)?.map(LineId::from_str).transpose()?;
+    // Fused: `kept` may read it to its end, and what follows then asks once more.
+    let lines = app.hub.logs(id, 0).map(|(_, line)| line).fuse();
+    let lines = after(lines, last);
+    let follow = query.follow.unwrap_or(true);
+    let lines = match (query.tail, follow) {
+        (None, true) => lines.boxed(),
+        (tail, follow) => {
+            let mut lines = lines.boxed();
+            let kept = kept(&mut lines, tail.unwrap_or(usize::MAX)).await;
+            let rest = if follow { Either::Left(lines) } else { Either::Right(stream::empty()) };
+            stream::iter(kept).chain(rest).boxed()
+        }
+    };
+    let events = lines.map(|line| {
+        let LineId { attempt, member, line: number } = LineId::of(&line);
+        json_event("line", Some(format!("{attempt}.{member}.{number}")), &line)
+    });
+    Ok(sse(events.chain(stream::iter([end()]))))
+}
+
+/// The lines behind `last`. Kept lines come in one order always, so what came before it then comes before it now.
+fn after(lines: impl Stream<Item = LogLine>, last: Option<LineId>) -> impl Stream<Item = LogLine> {
+    let mut skipping = last;
+    lines.filter(move |line| {
+        let give = match skipping {
+            None => true,
+            Some(last) if LineId::of(line) == last => {
+                skipping = None;
+                false
+            }
+            Some(last) if last.is_before(line) => {
+                skipping = None;
+                true
+            }
+            Some(_) => false,
+        };
+        futures::future::ready(give)
+    })
+}
+
+/// Reads out what is kept now and returns its last `tail` lines.
+async fn kept(lines: &mut (impl Stream<Item = LogLine> + Unpin), tail: usize) -> VecDeque<LogLine> {
+    let mut kept = VecDeque::new();
+    // A member that never stops printing must not hold the answer back.
+    let enough = tokio::time::sleep(10 * CAUGHT_UP);
+    tokio::pin!(enough);
+    loop {
+        tokio::select! {
+            biased;
+            line = tokio::time::timeout(CAUGHT_UP, lines.next()) => match line {
+                Ok(Some(line)) => {
+                    kept.push_back(line);
+                    if kept.len() > tail {
+                        kept.pop_front();
+                    }
+                }
+                Ok(None) | Err(_) => return kept,
+            },
+            () = &mut enough => return kept,
+        }
+    }
+}
+
+/// How the lease changes, from its beginning or from `Last-Event-ID` on.
+#[utoipa::path(get, path = "/v1/leases/{id}/events", tag = "leases",
+    params(("id" = LeaseId, Path, description = "Id of the lease"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this log entry")),
+    security(("bearer" = [])), responses((status = 200, body = LeaseEvent, content_type = "text/event-stream",
+        description = "Events `lease`, id the log entry, data a LeaseEvent; after `ended` one event `end`")))]
+pub(in crate::http) async fn events(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<LeaseId>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    own(&app, renter.account, id).await?;
+    let bad = |_| Problem::Header("Last-Event-ID", "is the number of a log entry, as in the `id` of an event");
+    let after = last_event_id(&headers)?.map(str::parse).transpose().map_err(bad)?;
+    let batches = app.log.subscribe();
+    let start = Some((app, batches, after, false));
+    let groups = stream::unfold(start, move |at| async move {
+        let (app, mut batches, after, wait) = at?;
+        if wait && !touched(&mut batches, id).await {
+            return None;
+        }
+        match rows::lease_events(&app.store.readers, id, after).await {
+            Ok(events) => {
+                let over = match events.last() {
+                    Some(event) => event.state == LeaseState::Ended,
+                    // Resumed behind the last event: the lease itself says whether more will come.
+                    None => ended(&app, id).await,
+                };
+                let after = events.last().map(|event| event.entry).or(after);
+                let mut group = with_ids(&events);
+                group.extend(over.then(end));
+                Some((group, (!over).then_some((app, batches, after, true))))
+            }
+            Err(error) => {
+                tracing::error!(%error, %id, "the lease's events could not be read");
+                None
+            }
+        }
+    });
+    Ok(sse(groups.flat_map(stream::iter)))
+}
+
+async fn ended(app: &App, id: LeaseId) -> bool {
+    matches!(rows::lease(&app.store.readers, id).await, Ok(Some(lease)) if lease.state == LeaseState::Ended)
+}
+
+/// One entry may cause several events. Only the last of them has the id, so that who resumes misses none.
+fn with_ids(events: &[LeaseEvent]) -> Vec<Event> {
+    let next = events.iter().skip(1).map(|event| Some(event.entry)).chain([None]);
+    events
+        .iter()
+        .zip(next)
+        .map(|(event, next)| {
+            let id = (next != Some(event.entry)).then(|| event.entry.to_string());
+            json_event("lease", id, event)
+        })
+        .collect()
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let bad = |_| Problem::Header("Last-Event-ID", "is not readable text");
+    headers.get(LAST_EVENT_ID).map(|value| value.to_str().map_err(bad)).transpose()
+}
+
+fn json_event<T: serde::Serialize>(kind: &str, id: Option<String>, data: &T) -> Event {
+    // Our own structs always serialise, and JSON has no line breaks.
+    let text = serde_json::to_string(data).unwrap_or_default();
+    let event = Event::default().event(kind).data(text);
+    match id {
+        Some(id) => event.id(id),
+        None => event,
+    }
+}
+
+/// The stream is complete. One that merely broke off lacks this, and its reader resumes.
+fn end() -> Event {
+    Event::default().event("end").data("{}")
+}
+
+fn sse(events: impl Stream<Item = Event> + Send + 'static) -> Response {
+    let headers = [("x-accel-buffering", "no"), ("cache-control", "no-store")];
+    let stream = events.map(Ok::<_, Infallible>);
+    (headers, Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use selion_api::agent::LogSource;
+
+    use super::*;
+
+    fn line(attempt: u32, member: u16, line: u64) -> LogLine {
+        LogLine { attempt, member, line, source: LogSource::Stdout, text: String::new() }
+    }
+
+    async fn given(last: &str) -> Vec<(u32, u16, u64)> {
+        let all = [line(1, 0, 0), line(1, 1, 0), line(1, 0, 1), line(1, 1, 1), line(2, 0, 0)];
+        let last = last.parse().ok();
+        after(stream::iter(all), last).map(|line| (line.attempt, line.member, line.line)).collect().await
+    }
+
+    #[tokio::test]
+    async fn a_resumed_reader_gets_every_later_line_of_every_member_once() {
+        assert_eq!(given("1.0.1").await, [(1, 1, 1), (2, 0, 0)]);
+        assert_eq!(given("1.1.0").await, [(1, 0, 1), (1, 1, 1), (2, 0, 0)]);
+        assert_eq!(given("2.0.0").await, []);
+        assert_eq!(given("nonsense").await.len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_no_longer_kept_is_passed_by_the_next_one() {
+        assert_eq!(given("0.7.7").await.len(), 5);
+        assert_eq!(given("1.7.7").await, [(2, 0, 0)]);
+    }
+
+    #[test]
+    fn only_the_last_event_of_an_entry_moves_the_readers_place() {
+        let event = |entry| LeaseEvent {
+            entry,
+            at_ms: selion_api::TimeMs(0),
+            state: LeaseState::Held,
+            reason: None,
+            attempt: 1,
+            peers: Vec::new(),
+        };
+        let text: Vec<String> =
+            with_ids(&[event(3), event(3), event(4)]).iter().map(|event| format!("{event:?}")).collect();
+        assert!(!text[0].contains("id: 3") && text[1].contains("id: 3") && text[2].contains("id: 4"), "{text:?}");
+    }
+
+    #[tokio::test]
+    async fn tail_keeps_the_last_lines_of_a_stream_that_stays_open() {
+        let open = stream::iter((0..9).map(|n| line(1, 0, n))).chain(stream::pending());
+        let last = kept(&mut open.boxed(), 2).await;
+        assert_eq!(last.iter().map(|line| line.line).collect::<Vec<_>>(), [7, 8]);
+    }
+}

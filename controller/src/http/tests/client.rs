@@ -1,0 +1,116 @@
+//! The typed client against the real router, over a loopback socket.
+
+use std::net::SocketAddr;
+
+use futures::StreamExt;
+use selion_api::lease::LeaseState;
+use selion_api::rest::{NewLease, Whoami};
+use selion_client::{Client, ClientError, PageQuery, fresh_key};
+
+use super::*;
+
+async fn serve(pool: &Pool) -> (Client, SocketAddr) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = pool.router.clone().into_make_service_with_connect_info::<SocketAddr>();
+    let stop = pool.stop.clone();
+    tokio::spawn(async move {
+        axum::serve(listener, service).with_graceful_shutdown(stop.cancelled_owned()).await.unwrap();
+    });
+    (Client::new(&format!("http://{address}")).unwrap(), address)
+}
+
+#[tokio::test]
+async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
+    let (dir, pool) = pool().await;
+    let (client, _) = serve(&pool).await;
+    client.login(&wallet(), "test").await.unwrap();
+    assert_eq!(client.whoami().await.unwrap(), Whoami::Renter { account: wallet_account() });
+    let terms = client.pool().await.unwrap();
+    assert_eq!(client.offers(&Default::default()).await.unwrap().offers.len(), 1);
+
+    let file = dir.path().join("input");
+    std::fs::write(&file, vec![3; 2 << 20]).unwrap();
+    let dataset = client.upload_dataset(&file, "input").await.unwrap();
+    assert_eq!(dataset.bytes, 2 << 20);
+
+    let mut body = want();
+    body["datasets"] = json!([{"cid": dataset.cid, "mount": "input"}]);
+    let mut body: NewLease = serde_json::from_value(body).unwrap();
+    pool.lease(&pool.bob(), "busy").await;
+    let key = fresh_key().unwrap();
+    let lease = client.create_signed_lease(&wallet(), &terms.pool, &key, &mut body).await.unwrap();
+    assert!(lease.signed);
+    assert_eq!(client.create_lease(&key, &body).await.unwrap(), lease, "a repeat is safe");
+    assert_eq!(client.leases(&PageQuery::default()).await.unwrap().leases.len(), 1);
+
+    let timeout = client.wait(lease.id, LeaseState::Active, std::time::Duration::from_millis(1)).await;
+    assert_eq!(timeout.unwrap_err().code(), Some("wait_timeout"));
+    pool.print(&lease.id.to_string(), 0, 0, &["one", "two"]);
+    let mut lines = client.logs(lease.id, &Default::default());
+    assert_eq!(lines.next().await.unwrap().unwrap().text, "one");
+    let ended = client.release(lease.id).await.unwrap();
+    assert_eq!(ended.state, LeaseState::Ended);
+    let events: Vec<_> = client.events(lease.id, None).map(Result::unwrap).collect().await;
+    assert_eq!(events.last().unwrap().state, LeaseState::Ended);
+    assert_eq!(client.placement(lease.id).await.unwrap().candidates.len(), 1);
+    pool.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_problem_arrives_with_code_and_remedy_and_an_alien_answer_is_told_apart() {
+    let (_dir, pool) = pool().await;
+    let (client, address) = serve(&pool).await;
+    client.set_api_key("sk_1_00");
+    let error = client.account().await.unwrap_err();
+    assert_eq!(error.code(), Some("bad_api_key"));
+    assert!(error.to_string().contains("POST /v1/auth/nonce"), "{error}");
+    assert!(!error.is_retryable());
+
+    let alien = Router::new().route("/v1/pool", axum::routing::get(|| async { "hello" }));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let elsewhere = listener.local_addr().unwrap();
+    assert_ne!(elsewhere, address);
+    let stop = pool.stop.clone();
+    tokio::spawn(async move {
+        axum::serve(listener, alien).with_graceful_shutdown(stop.cancelled_owned()).await.unwrap();
+    });
+    let client = Client::new(&format!("http://{elsewhere}")).unwrap();
+    assert!(matches!(client.pool().await, Err(ClientError::Protocol { .. })));
+    assert!(matches!(client.registry().await, Err(ClientError::Protocol { .. })));
+    pool.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_log_stream_goes_on_behind_its_last_line_after_the_connection_broke() {
+    let (_dir, pool) = pool().await;
+    pool.lease(&pool.bob(), "busy").await;
+    let me = pool.token(Caller::Renter(wallet_account()));
+    let lease = id(&pool.lease(&me, "k").await);
+    pool.print(&lease, 0, 0, &["one", "two", "three"]);
+    let release = format!("/v1/leases/{lease}/release");
+    assert_eq!(pool.post(&me, &release, &[], &Value::Null).await.status.as_u16(), 200);
+
+    // Something on the way that cuts a stream of lines behind its first event, unless the reader resumes.
+    let resumed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, inner) = (resumed.clone(), pool.router.clone());
+    let cutting = Router::new().fallback(move |request: Request<Body>| async move {
+        let last = request.headers().get("last-event-id").map(|id| id.to_str().unwrap().to_owned());
+        let logs = request.uri().path().ends_with("/logs");
+        let response = inner.oneshot(request).await.unwrap();
+        if !logs || last.is_some() {
+            seen.lock().unwrap().extend(last);
+            return response;
+        }
+        let (head, body) = response.into_parts();
+        let text = String::from_utf8(to_bytes(body, 1 << 20).await.unwrap().to_vec()).unwrap();
+        let end = text.find("\n\n").unwrap() + 2;
+        axum::response::Response::from_parts(head, Body::from(text[..end].to_owned()))
+    });
+    let (client, _) = serve(&Pool { router: cutting, ..pool }).await;
+    client.login(&wallet(), "").await.unwrap();
+    let lines: Vec<_> =
+        client.logs(lease.parse().unwrap(), &Default::default()).map(|line| line.unwrap().text).collect().await;
+    assert_eq!(lines, ["one", "two", "three"]);
+    assert_eq!(*resumed.lock().unwrap(), ["1.0.0"]);
+}

@@ -1,0 +1,191 @@
+//! Asking, repeating, listing, waiting.
+
+use ethers_signers::Signer;
+use selion_api::commit::signing_digest;
+use selion_api::rest::NewLease;
+use serde_json::json;
+
+use super::*;
+
+#[tokio::test]
+async fn equal_posts_at_one_time_make_one_lease_and_equal_answers_also_after_a_restart() {
+    let (dir, pool) = pool().await;
+    let alice = pool.alice();
+    let body = want();
+    let headers = [("idempotency-key", "once")];
+    let posts = (0..16).map(|_| pool.post(&alice, "/v1/leases", &headers, &body));
+    let replies = futures::future::join_all(posts).await;
+    assert_eq!(replies[0].status.as_u16(), 201);
+    assert!(replies.iter().all(|reply| reply.body == replies[0].body && reply.status == replies[0].status));
+    assert_eq!(pool.get(&alice, "/v1/leases").await.json()["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(replies[0].header("location"), format!("/v1/leases/{}", id(&replies[0].json())));
+    // What became of the lease since does not change the answer.
+    let release = format!("/v1/leases/{}/release", id(&replies[0].json()));
+    assert_eq!(pool.post(&alice, &release, &[], &json!(null)).await.status.as_u16(), 200);
+
+    pool.close().await;
+    let again = Pool::open(dir.path(), 1000).await;
+    let late = again.post(&again.alice(), "/v1/leases", &headers, &body).await;
+    assert_eq!(late.body, replies[0].body);
+}
+
+#[tokio::test]
+async fn one_key_with_another_body_is_refused_and_none_is_asked_for() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    pool.lease(&alice, "k").await;
+    let mut other = want();
+    other["command"] = json!(["false"]);
+    let reply = pool.post(&alice, "/v1/leases", &[("idempotency-key", "k")], &other).await;
+    assert_eq!(reply.fault(), (422, "idempotency_mismatch".to_owned()));
+    let reply = pool.post(&alice, "/v1/leases", &[], &want()).await;
+    assert_eq!(reply.fault(), (400, "bad_header".to_owned()));
+    for key in ["", "a b", "\"\""] {
+        let reply = pool.post(&alice, "/v1/leases", &[("idempotency-key", key)], &want()).await;
+        assert_eq!(reply.fault().0, 400, "{key:?}");
+    }
+    // Another renter's key of the same text is another key.
+    pool.lease(&pool.bob(), "k").await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_its_reason_the_nearest_miss_and_is_counted() {
+    let (_dir, pool) = pool().await;
+    let mut dear = want();
+    dear["max_rate"] = json!("999999");
+    dear["wait_ms"] = json!(0);
+    let reply = pool.post(&pool.alice(), "/v1/leases", &[("idempotency-key", "k")], &dear).await;
+    assert_eq!(reply.fault(), (409, "price_above_max".to_owned()));
+    let nearest = &reply.json()["nearest"];
+    assert_eq!((&nearest["node"], &nearest["reason"]), (&json!(NODE), &json!("price_above_max")), "{nearest}");
+    let metrics = pool.get("", "/metrics").await.text();
+    assert!(metrics.contains(r#"selion_refusals_total{reason="price_above_max"} 1"#), "{metrics}");
+    assert!(metrics.contains(r#"selion_http_requests_total{route="/v1/leases",status="409"} 1"#), "{metrics}");
+    assert!(metrics.contains("selion_nodes_linked 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn pages_of_leases_joined_by_their_tokens_are_the_list() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    let mut made = Vec::new();
+    for key in ["a", "b", "c", "d", "e"] {
+        made.push(id(&pool.lease(&alice, key).await));
+    }
+    made.reverse();
+    let (mut seen, mut path) = (Vec::new(), "/v1/leases?page_size=2".to_owned());
+    loop {
+        let page = pool.get(&alice, &path).await.json();
+        seen.extend(page["leases"].as_array().unwrap().iter().map(id));
+        let Some(token) = page["next_page_token"].as_str() else { break };
+        path = format!("/v1/leases?page_size=2&page_token={token}");
+    }
+    assert_eq!(seen, made);
+    // A token of one list is none of another.
+    let token = pool.get(&alice, "/v1/leases?page_size=2").await.json()["next_page_token"].clone();
+    let other = format!("/v1/nodes?page_token={}", token.as_str().unwrap());
+    assert_eq!(pool.get(&alice, &other).await.fault(), (422, "bad_query".to_owned()));
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_state_is_there_when_it_cannot_come_and_when_time_is_up() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    let first = id(&pool.lease(&alice, "a").await);
+    let second = id(&pool.lease(&alice, "b").await);
+    let wait = |id: &str, state: &str, ms: u32| format!("/v1/leases/{id}/wait?state={state}&timeout_ms={ms}");
+
+    let held = pool.get(&alice, &wait(&first, "held", 1000)).await;
+    assert_eq!((held.status.as_u16(), held.json()["id"].clone()), (200, json!(first)));
+    let late = pool.get(&alice, &wait(&second, "active", 1)).await;
+    assert_eq!(late.fault(), (408, "wait_timeout".to_owned()));
+
+    // Woken by the change, not by a poll.
+    let path = wait(&second, "active", 60_000);
+    let waiting = pool.get(&alice, &path);
+    let release = format!("/v1/leases/{second}/release");
+    let (waited, released) = tokio::join!(waiting, pool.post(&alice, &release, &[], &Value::Null));
+    assert_eq!(released.status.as_u16(), 200);
+    assert_eq!(waited.fault(), (409, "state_unreachable".to_owned()));
+    assert_eq!(pool.get(&alice, &wait(&second, "ended", 1)).await.status.as_u16(), 200);
+    let again = pool.post(&alice, &release, &[], &Value::Null).await;
+    assert_eq!(again.fault(), (409, "not_live".to_owned()));
+}
+
+#[tokio::test]
+async fn a_waiting_lease_shows_its_position_and_how_every_gpu_looks_to_it() {
+    let (_dir, pool) = pool().await;
+    pool.lease(&pool.alice(), "a").await;
+    let bob = pool.bob();
+    let lease = pool.lease(&bob, "b").await;
+    assert_eq!(lease["state"], json!("waiting"));
+    assert_eq!(lease["waiting"]["position"], json!(1));
+    let view = pool.get(&bob, &format!("/v1/leases/{}/placement", id(&lease))).await.json();
+    let candidate = &view["candidates"][0];
+    assert_eq!((&candidate["node"], &candidate["slot"]), (&json!(NODE), &Value::Null), "{view}");
+    assert!(candidate["reason"].is_string(), "{view}");
+    let shares = pool.get(&bob, "/v1/shares").await.json();
+    let of = |account: Account| {
+        shares["shares"].as_array().unwrap().iter().find(|share| share["account"] == json!(account)).unwrap().clone()
+    };
+    assert_eq!((&of(BOB)["waiting"], &of(ALICE)["live"]), (&json!(1), &json!(1)), "{shares}");
+    assert_eq!(shares["shares"][0]["account"], json!(BOB), "lowest share first");
+}
+
+#[tokio::test]
+async fn a_signature_is_checked_and_shown_and_no_signature_is_marked() {
+    let (_dir, pool) = pool().await;
+    let me = pool.token(Caller::Renter(wallet_account()));
+    assert_eq!(pool.lease(&me, "plain").await["signed"], json!(false));
+
+    let salt = Hash32([4; 32]);
+    let mut body: NewLease = serde_json::from_value(want()).unwrap();
+    let digest = signing_digest(&POOL, "lease", &body.request(wallet_account(), "signed", &salt, Vec::new()));
+    let signature = Signature(wallet().sign_message(digest.0).await.unwrap().into());
+    (body.salt, body.signature) = (Some(salt), Some(signature));
+    let good = serde_json::to_value(&body).unwrap();
+    let reply = pool.post(&me, "/v1/leases", &[("idempotency-key", "signed")], &good).await;
+    assert_eq!((reply.status.as_u16(), &reply.json()["signed"]), (201, &json!(true)), "{}", reply.text());
+
+    // The same signature for another key of idempotency, another renter, another salt.
+    let wrong_key = pool.post(&me, "/v1/leases", &[("idempotency-key", "other")], &good).await;
+    assert_eq!(wrong_key.fault(), (422, "bad_signature".to_owned()));
+    let stolen = pool.post(&pool.bob(), "/v1/leases", &[("idempotency-key", "signed")], &good).await;
+    assert_eq!(stolen.fault(), (422, "bad_signature".to_owned()));
+    let mut no_salt = good;
+    no_salt["salt"] = Value::Null;
+    let reply = pool.post(&me, "/v1/leases", &[("idempotency-key", "signed")], &no_salt).await;
+    assert_eq!(reply.json()["errors"][0]["pointer"], json!("/salt"));
+}
+
+#[tokio::test]
+async fn money_is_shown_as_decimal_strings_and_a_stranger_has_none() {
+    let (_dir, pool) = pool().await;
+    pool.lease(&pool.alice(), "a").await;
+    let account = pool.get(&pool.alice(), "/v1/account").await.json();
+    assert_eq!(account["deposited"], json!("50000000"));
+    assert_ne!(account["reserved"], json!("0"));
+    let stranger = pool.token(Caller::Renter(Account([9; 20])));
+    assert_eq!(pool.get(&stranger, "/v1/account").await.json()["deposited"], json!("0"));
+    assert_eq!(pool.get(&stranger, "/v1/bills").await.json()["bills"], json!([]));
+    assert_eq!(pool.get(&stranger, "/v1/vouchers").await.json()["vouchers"], json!([]));
+}
+
+#[tokio::test]
+async fn the_log_is_public_and_complete() {
+    let (_dir, pool) = pool().await;
+    pool.lease(&pool.alice(), "a").await;
+    let head = pool.get("", "/v1/log/head").await.json();
+    let size = head["newest"]["head"]["size"].as_u64().unwrap();
+    let (mut from, mut seen) = (Some(0), Vec::new());
+    while let Some(next) = from {
+        let page = pool.get("", &format!("/v1/log/entries?from={next}&limit=2")).await.json();
+        seen.extend(page["entries"].as_array().unwrap().iter().map(|entry| entry["seq"].as_u64().unwrap()));
+        from = page["next"].as_u64();
+    }
+    assert_eq!(seen, (0..size).collect::<Vec<_>>());
+    assert_eq!(pool.get("", "/v1/log/entries?limit=1001").await.fault().0, 422);
+    let registry = pool.get("", "/v1/registry").await.json();
+    assert_eq!(registry["block_number"], json!(1));
+    assert_eq!(pool.get("", "/v1/pool").await.json()["fee_bps"], json!(200));
+}

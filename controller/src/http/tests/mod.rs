@@ -1,0 +1,279 @@
+//! The real router over the real sequencer and store, on a fixed clock. Only the chain and the agents are played.
+
+mod auth;
+mod client;
+mod datasets;
+mod faults;
+mod leases;
+mod streams;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use selion_api::agent::LogChunk;
+use selion_api::chain::{Block, ChainEvent};
+use selion_api::commit::PoolId;
+use selion_api::slice::{GpuSpec, NodeSpec, Sandbox};
+use selion_api::{Account, Address, Amount, GpuId, Hash32, NodeId, Rate, Signature, TimeMs};
+use selion_market::{Input, Policy};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::{Caller, Metrics, Secrets, router};
+use crate::agents::logs::{Limits, Logs};
+use crate::agents::{self, Hub};
+use crate::config::Config;
+use crate::mirror::Mirror;
+use crate::sequencer::{Parts, Sequencer};
+use crate::store::Store;
+use crate::{App, sequencer};
+
+const NOW: TimeMs = TimeMs(1_800_000_000_000);
+const ALICE: Account = Account([0xa1; 20]);
+const BOB: Account = Account([0xb0; 20]);
+const OWNER: Account = Account([0x0e; 20]);
+const NODE: NodeId = NodeId([0x4e; 20]);
+const POOL: PoolId = PoolId { chain_id: 31337, controller: Address([1; 20]) };
+
+fn clock() -> TimeMs {
+    NOW
+}
+
+/// A pool with one node of one whole simulated GPU, and money for Alice and Bob.
+struct Pool {
+    app: App,
+    router: Router,
+    logs: Logs,
+    stop: CancellationToken,
+    writer: tokio::task::JoinHandle<()>,
+}
+
+/// An answer, its body read.
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|_| panic!("not JSON: {}", String::from_utf8_lossy(&self.body)))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Status and code of a problem.
+    fn fault(&self) -> (u16, String) {
+        let problem = self.json();
+        assert_eq!(self.header("content-type"), "application/problem+json", "{problem}");
+        assert_eq!(problem["status"], self.status.as_u16());
+        assert!(problem["suggestion"].as_str().is_some_and(|text| !text.is_empty()), "{problem}");
+        (self.status.as_u16(), problem["code"].as_str().unwrap_or_default().to_owned())
+    }
+}
+
+async fn pool() -> (TempDir, Pool) {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::open(dir.path(), 100_000).await;
+    pool.play_chain().await;
+    (dir, pool)
+}
+
+impl Pool {
+    async fn open(dir: &Path, requests_per_minute: u32) -> Self {
+        let store = Store::open(dir).await.unwrap();
+        let stop = CancellationToken::new();
+        let parts = Parts {
+            store: store.clone(),
+            pool: POOL,
+            epoch: 1,
+            delegate: Address([2; 20]),
+            policy: Policy::default(),
+            sign: Arc::new(|_| Signature([7; 65])),
+            clock,
+        };
+        let (log, writer) = Sequencer::start(parts, stop.clone()).await.unwrap();
+        let secrets = Arc::new(Secrets::open(dir, &POOL).unwrap());
+        let logs = Logs::open(dir, Limits::default()).unwrap();
+        let links = agents::Parts {
+            log: log.clone(),
+            store: store.clone(),
+            secrets: secrets.clone(),
+            clock,
+            on_claim: Box::new(|claim| panic!("{claim:?}")),
+        };
+        let app = App {
+            config: Arc::new(Config { data_dir: dir.to_owned(), requests_per_minute, ..Config::default() }),
+            pool: POOL,
+            authority: Account([5; 20]),
+            delegate: Address([2; 20]),
+            hub: Hub::new(Arc::new(links), POOL, logs.clone()),
+            content: selion_dataplane::Store::open(dir.join("content")).unwrap(),
+            metrics: Arc::new(Metrics::default()),
+            mirror: Mirror::new(),
+            store,
+            log,
+            secrets,
+            clock,
+        };
+        Self { router: router(app.clone()), app, logs, stop, writer }
+    }
+
+    /// Ends this controller as a kill would, but waits until its files are free.
+    async fn close(self) {
+        self.stop.cancel();
+        self.writer.await.unwrap();
+        self.app.store.close().await;
+    }
+
+    async fn enter(&self, input: Input) {
+        let step = self.app.log.submit(input, None).await.unwrap();
+        assert!(!matches!(step.answer(), selion_market::Answer::Refused(_)), "{step:?}");
+    }
+
+    async fn play_chain(&self) {
+        let spec = spec();
+        let fund = |renter| {
+            let until = NOW.plus(1 << 40);
+            [
+                ChainEvent::Deposited { renter, amount: Amount(50_000_000) },
+                ChainEvent::KeyGranted { renter, key: Address([2; 20]), cap: Amount(50_000_000), until },
+            ]
+        };
+        let mut events = vec![
+            ChainEvent::PoolOpened {
+                token: Address([3; 20]),
+                vault: Address([4; 20]),
+                authority: Account([5; 20]),
+                fee_bps: 200,
+                allow_simulated: true,
+                allow_unsandboxed: true,
+                finality_depth: 0,
+            },
+            ChainEvent::ProviderRegistered { provider: OWNER, payout: Address(OWNER.0), stake: Amount(1_000_000) },
+            ChainEvent::NodeRegistered { node: NODE, provider: OWNER },
+            ChainEvent::OfferSet { node: NODE, spec_hash: spec.hash(), classes: spec.classes() },
+        ];
+        events.extend([ALICE, BOB, wallet_account()].into_iter().flat_map(fund));
+        let block = Block { number: 1, hash: Hash32([1; 32]), parent: Hash32::ZERO, events };
+        self.enter(Input::Block(block)).await;
+        self.enter(Input::Linked { spec, last_seq: 0 }).await;
+    }
+
+    fn token(&self, caller: Caller) -> String {
+        self.app.secrets.issue(&caller, NOW).unwrap().0
+    }
+
+    fn alice(&self) -> String {
+        self.token(Caller::Renter(ALICE))
+    }
+
+    fn bob(&self) -> String {
+        self.token(Caller::Renter(BOB))
+    }
+
+    async fn send(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = to_bytes(body, 1 << 24).await.unwrap().to_vec();
+        Reply { status: head.status, headers: head.headers, body }
+    }
+
+    async fn get(&self, token: &str, path: &str) -> Reply {
+        self.send(ask(Method::GET, token, path, &[], Body::empty())).await
+    }
+
+    async fn post(&self, token: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Reply {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend(headers);
+        self.send(ask(Method::POST, token, path, &all, Body::from(body.to_string()))).await
+    }
+
+    /// Asks for the GPU; it is granted to the first and the others wait.
+    async fn lease(&self, token: &str, key: &str) -> Value {
+        let reply = self.post(token, "/v1/leases", &[("idempotency-key", key)], &want()).await;
+        assert_eq!(reply.status, StatusCode::CREATED, "{}", reply.text());
+        reply.json()
+    }
+
+    fn print(&self, lease: &str, member: u16, first_line: u64, lines: &[&str]) {
+        let chunk = LogChunk {
+            lease: lease.parse().unwrap(),
+            attempt: 1,
+            member,
+            source: selion_api::agent::LogSource::Stdout,
+            first_line,
+            lines: lines.iter().map(ToString::to_string).collect(),
+        };
+        self.logs.append(&chunk).unwrap();
+    }
+}
+
+fn ask(method: Method, token: &str, path: &str, headers: &[(&str, &str)], body: Body) -> Request<Body> {
+    let mut request = Request::builder().method(method).uri(path);
+    if !token.is_empty() {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(body).unwrap()
+}
+
+fn spec() -> NodeSpec {
+    let gpu = GpuSpec {
+        gpu: GpuId([9; 16]),
+        model: "H100 80GB".to_owned(),
+        mem_bytes: 80 << 30,
+        work_milli: 2000,
+        simulated: true,
+        whole: Some(Rate(1_000_000)),
+        mig: None,
+        share: None,
+    };
+    NodeSpec {
+        node: NODE,
+        provider: OWNER,
+        gpus: vec![gpu],
+        cpu_milli: 16_000,
+        ram_bytes: 64 << 30,
+        address: "127.0.0.1".to_owned(),
+        port_base: 20_000,
+        ports: 16,
+        sandbox: Sandbox::Namespaces,
+        region: "eu".to_owned(),
+    }
+}
+
+fn want() -> Value {
+    json!({
+        "members": [{"slice": {"kind": "whole"}}],
+        "duration_ms": 60_000,
+        "wait_ms": 60_000,
+        "command": ["true"],
+    })
+}
+
+fn wallet() -> ethers_signers::LocalWallet {
+    ethers_signers::LocalWallet::from_bytes(&[0x77; 32]).unwrap()
+}
+
+fn wallet_account() -> Account {
+    Account(ethers_signers::Signer::address(&wallet()).0)
+}
+
+fn id(lease: &Value) -> String {
+    lease["id"].as_str().unwrap().to_owned()
+}

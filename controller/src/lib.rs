@@ -1,0 +1,19 @@
+//! The off-chain controller: one sequencer over the log, and the edges around it.
+//!
+//! `sequencer` is the only writer of leases; `store` keeps log, rows and private matter; `project` folds State into
+//! rows; `agents` holds the links; `mirror` follows the chain; `loops` signs, anchors and claims; `http` answers.
+
+pub mod agents;
+mod app;
+pub mod config;
+pub mod http;
+pub mod keys;
+pub mod loops;
+pub mod mirror;
+pub mod project;
+mod run;
+pub mod sequencer;
+pub mod store;
+
+pub use app::{App, wall_clock};
+pub use run::{RunError, run};

@@ -1,0 +1,111 @@
+//! [`Sender`] over the pool's node: the authority's transactions.
+
+use async_trait::async_trait;
+use selion_api::{Address, Hash32};
+use selion_contracts::{BlockTag, Draft, Fees, Pool, RpcError, Signer};
+use selion_market::state::BlockRef;
+
+use super::sender::{Mined, SendError, Sender};
+
+/// The authority's key at the pool's node.
+pub struct AuthoritySender {
+    pool: Pool,
+    signer: Signer,
+}
+
+impl AuthoritySender {
+    /// Sends what `signer` signs to the node of `pool`.
+    #[must_use]
+    pub fn new(pool: Pool, signer: Signer) -> Self {
+        Self { pool, signer }
+    }
+
+    /// What a node's refusal means. Nodes agree on the words, not on the codes.
+    fn read(&self, error: RpcError) -> SendError {
+        match error {
+            RpcError::Reverted { reason, .. } => SendError::Reverted(reason),
+            RpcError::Refused { message, .. } => {
+                let text = message.to_lowercase();
+                let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+                if says(&["already known", "already imported", "already exists"]) {
+                    SendError::Known
+                } else if says(&["nonce too low", "nonce is too low", "invalid nonce"]) {
+                    SendError::NonceTaken
+                } else if says(&["underpriced", "less than block base fee", "fee too low", "below base fee"]) {
+                    SendError::Underpriced
+                } else if says(&["insufficient funds", "insufficient balance", "lack of funds"]) {
+                    SendError::NoGas { signer: self.signer.address() }
+                } else {
+                    SendError::Refused(message)
+                }
+            }
+            other => SendError::Unreachable(other.to_string()),
+        }
+    }
+}
+
+#[async_trait]
+impl Sender for AuthoritySender {
+    fn address(&self) -> Address {
+        self.signer.address()
+    }
+
+    async fn next_nonce(&self) -> Result<u64, SendError> {
+        let nonce = self.pool.rpc.nonce(self.signer.account(), BlockTag::Pending).await;
+        nonce.map_err(|error| self.read(error))
+    }
+
+    async fn mined_nonce(&self) -> Result<u64, SendError> {
+        let nonce = self.pool.rpc.nonce(self.signer.account(), BlockTag::Latest).await;
+        nonce.map_err(|error| self.read(error))
+    }
+
+    async fn fees(&self) -> Result<Fees, SendError> {
+        self.pool.rpc.fees().await.map_err(|error| self.read(error))
+    }
+
+    async fn gas(&self, target: Address, calldata: &[u8]) -> Result<u64, SendError> {
+        let (rpc, from) = (&self.pool.rpc, self.signer.account());
+        let gas = rpc.estimate_gas(from, Some(target), calldata).await;
+        let gas = gas.map_err(|error| self.read(error))?;
+        // A fifth on top: other transactions may come first and warm or fill slots.
+        Ok(gas.saturating_add(gas / 5))
+    }
+
+    fn sign(
+        &self,
+        target: Address,
+        calldata: &[u8],
+        nonce: u64,
+        gas: u64,
+        fees: Fees,
+    ) -> Result<(Hash32, Vec<u8>), SendError> {
+        let draft = Draft { chain_id: self.pool.chain_id, nonce, to: Some(target), data: calldata.to_vec(), gas, fees };
+        let signed = draft.sign(&self.signer);
+        let signed = signed.map_err(|error| SendError::Refused(error.to_string()))?;
+        Ok((signed.hash, signed.raw))
+    }
+
+    async fn send(&self, raw: &[u8]) -> Result<(), SendError> {
+        let sent = self.pool.rpc.send_raw(raw).await;
+        sent.map(drop).map_err(|error| self.read(error))
+    }
+
+    async fn receipt(&self, hash: Hash32) -> Result<Option<Mined>, SendError> {
+        let receipt = self.pool.rpc.receipt(hash).await;
+        let receipt = receipt.map_err(|error| self.read(error))?;
+        Ok(receipt.map(|receipt| Mined {
+            at: BlockRef { number: receipt.block_number, hash: receipt.block_hash },
+            ok: receipt.success,
+        }))
+    }
+
+    async fn why(&self, target: Address, calldata: &[u8], block: u64) -> String {
+        let (rpc, from) = (&self.pool.rpc, self.signer.account());
+        // The same call on the state after it usually fails in the same way.
+        match rpc.call_from(from, Some(target), calldata, BlockTag::Number(block)).await {
+            Err(RpcError::Reverted { reason, .. }) => reason,
+            _ => "it ran out of gas, or the chain's state changed after it was signed".into(),
+        }
+    }
+}

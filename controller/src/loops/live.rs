@@ -1,0 +1,199 @@
+//! The edges to the chain together, against the embedded development chain and the real contracts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use selion_api::chain::ComponentKind;
+use selion_api::{Account, Amount, TimeMs};
+use selion_contracts::{BlockTag, Rpc, Signer, Voucher};
+use selion_market::{Pocket, Policy, State};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::chain::AuthoritySender;
+use super::{Asked, Loops, Parts};
+use crate::keys::Keys;
+use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
+use crate::mirror::pool::{PoolOptions, create_pool};
+use crate::mirror::{Finality, Mirror, chain::genesis};
+use crate::sequencer::{self, Sequencer};
+use crate::store::{Store, outbox, signed_voucher};
+
+const ETHER: u128 = 1_000_000_000_000_000_000;
+const URL: &str = "http://127.0.0.1:7070";
+
+fn clock() -> TimeMs {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    TimeMs(u64::try_from(now.unwrap().as_millis()).unwrap())
+}
+
+/// A development chain on a free port.
+async fn chain(dir: &Path, stop: &CancellationToken) -> (String, JoinHandle<()>) {
+    let config = selion_devchain::Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        data_dir: dir.join("chain"),
+        chain_id: selion_devchain::DEFAULT_CHAIN_ID,
+    };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let stop = stop.clone();
+    let task = tokio::spawn(async move {
+        let ready = move |address| tell.send(address).unwrap();
+        selion_devchain::serve(config, stop, ready).await.unwrap();
+    });
+    (format!("http://{}", told.await.unwrap()), task)
+}
+
+/// One life of a controller's chain side.
+struct Life {
+    store: Store,
+    log: Sequencer,
+    keys: Arc<Keys>,
+    claims: Asked,
+    anchors: Asked,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    writer: JoinHandle<()>,
+}
+
+impl Life {
+    async fn begin(dir: &Path, terms: &Terms, keys: Arc<Keys>) -> Self {
+        let (store, stop) = (Store::open(dir).await.unwrap(), CancellationToken::new());
+        let local = LocalLog::read(&store, &terms.anchor).await.unwrap();
+        verify_log(&local, &terms.anchor).unwrap();
+        let (signing, pool) = (keys.clone(), terms.id);
+        let parts = sequencer::Parts {
+            store: store.clone(),
+            pool: terms.id,
+            epoch: terms.epoch,
+            delegate: keys.delegate(),
+            policy: Policy::default(),
+            sign: Arc::new(move |head| signing.sign_head(head, &pool)),
+            clock,
+        };
+        let (log, writer) = Sequencer::start(parts, stop.clone()).await.unwrap();
+        let mirror = Mirror::new();
+        let parts = Parts {
+            store: store.clone(),
+            log: log.clone(),
+            keys: keys.clone(),
+            pool: terms.pool.clone(),
+            sender: Arc::new(AuthoritySender::new(terms.pool.clone(), keys.authority_signer().clone())),
+            mirror: mirror.clone(),
+            fence: log.position().fence,
+            anchor_ms: 3_600_000,
+            claim_ms: 3_600_000,
+            public_url: Some(URL.into()),
+            clock,
+        };
+        let Loops { anchors, claims, mut tasks, .. } = Loops::start(&parts, &stop);
+        let birth = genesis(&terms.pool).await.unwrap();
+        let (source, following, db) = (Arc::new(terms.pool.clone()), Arc::new(log.clone()), store.writer.clone());
+        let (poll, mirror_stop) = (Duration::from_millis(20), stop.clone());
+        tasks.spawn(async move {
+            let finality = Finality::Depth(0);
+            mirror.run(source, following, db, finality, birth, poll, mirror_stop).await.unwrap();
+        });
+        Self { store, log, keys, claims, anchors, stop, tasks, writer }
+    }
+
+    /// Waits until the committed State says so.
+    async fn until(&self, what: &str, holds: impl Fn(&State) -> bool) {
+        let mut batches = self.log.subscribe();
+        let wait = async {
+            while !self.log.read(&holds) {
+                let _ = batches.recv().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
+    async fn end(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+        self.writer.await.unwrap();
+        self.store.close().await;
+    }
+}
+
+async fn terms(url: &str, controller: selion_api::Address, keys: &Keys) -> Terms {
+    verify_chain(url, Some(controller), None, keys.authority(), keys.delegate()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_repeats_nothing() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let rpc = Rpc::new(&url).unwrap();
+    let keys = Arc::new(Keys::open(&data, None).unwrap());
+    rpc.set_balance(keys.authority(), ETHER).await.unwrap();
+    let file = create_pool(&rpc, keys.authority_signer(), &PoolOptions::development(keys.authority())).await.unwrap();
+    let life = Life::begin(&data, &terms(&url, file.controller, &keys).await, keys.clone()).await;
+    let pool = terms(&url, file.controller, &keys).await.pool;
+
+    // The first block in the log is the one that made the pool.
+    life.until("the pool's terms", |state| state.pool.as_ref().is_some_and(|pool| pool.fee_bps == 200)).await;
+    let key = (keys.authority(), ComponentKind::Controller, URL.to_owned());
+    life.until("our own registration", |state| state.components.contains_key(&key)).await;
+
+    // A renter pays in and grants; the log sees it.
+    let (renter, provider) = (Signer::random().unwrap(), Account([9; 20]));
+    rpc.set_balance(renter.account(), ETHER).await.unwrap();
+    let until = clock().plus(86_400_000);
+    for call in [
+        pool.mint(renter.address(), 5_000_000),
+        pool.approve_vault(),
+        pool.deposit(Amount(5_000_000)),
+        pool.grant(keys.delegate(), Amount(3_000_000), until),
+    ] {
+        pool.send(&renter, call).await.unwrap();
+    }
+    let who = renter.account();
+    life.until("the deposit", |state| state.ledger.holds(Pocket::Free(who)) == Amount(5_000_000)).await;
+    life.until("the grant", |state| state.grants.contains_key(&who)).await;
+
+    // A voucher with both signatures is swept in.
+    let voucher =
+        Voucher { renter: who, provider, cumulative: Amount(70_000), used_through: clock(), epoch: 1, log_size: 1 };
+    let (first, second) = life.keys.sign_voucher(voucher.digest(pool.chain_id, pool.at.vault));
+    signed_voucher::put(&life.store.writer, &voucher.signed(first, second), clock()).await.unwrap();
+    life.claims.now();
+    life.until("the claim", |state| state.books.get(&who).is_some_and(|books| books.claimed == Amount(70_000))).await;
+    let (claimed, _) = pool.claimed(provider, who, BlockTag::Latest).await.unwrap();
+    assert_eq!(claimed, Amount(70_000));
+
+    life.anchors.now();
+    let grown = life.log.read(|state| state.next_seq);
+    life.until("an anchor", |state| state.pool.as_ref().is_some_and(|pool| pool.anchored >= grown - 1)).await;
+    let block = life.log.read(|state| state.block);
+    life.end().await;
+
+    // A restart finds its log anchored and goes on behind the last block.
+    let after = terms(&url, file.controller, &keys).await;
+    assert!(after.anchor.size > 0);
+    let life = Life::begin(&data, &after, keys.clone()).await;
+    assert_eq!(life.log.read(|state| state.block), block);
+    let opened = life.log.read(|state| state.next_seq);
+    pool.send(&renter, pool.thaw(Amount(1))).await.unwrap();
+    life.until("the thaw", |state| state.ledger.holds(Pocket::Thawing(who)) == Amount(1)).await;
+    assert!(life.log.read(|state| state.next_seq) > opened);
+    let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
+    let claims = rows.iter().filter(|row| row.order.kind == outbox::Kind::Claim).count();
+    assert_eq!(claims, 1, "{rows:?}");
+    life.end().await;
+
+    // An empty data directory cannot stand in for the anchored log, nor another key for the authority.
+    let other = tempfile::tempdir().unwrap();
+    let store = Store::open(other.path()).await.unwrap();
+    let local = LocalLog::read(&store, &after.anchor).await.unwrap();
+    assert!(matches!(verify_log(&local, &after.anchor), Err(CheckError::Shorter { local: 0, .. })));
+    let stranger = Keys::open(other.path(), None).unwrap();
+    let refused = verify_chain(&url, Some(file.controller), None, stranger.authority(), stranger.delegate()).await;
+    assert!(matches!(refused, Err(CheckError::NotAuthority { .. })));
+    let refused = verify_chain(&url, Some(file.controller), Some(1), keys.authority(), keys.delegate()).await;
+    assert!(matches!(refused, Err(CheckError::OtherChain { want: 1, .. })));
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}

@@ -1,0 +1,182 @@
+//! From State to the JSON that readers get: pure functions, one for each kind of row.
+
+use std::collections::BTreeMap;
+
+use selion_api::agent::Peer;
+use selion_api::lease::LeaseState;
+use selion_api::rest;
+use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
+use selion_market::state::{Lease, Node, State};
+use selion_market::Pocket;
+
+/// A lease as its renter sees it; `None` if State does not know it (any more).
+#[must_use]
+pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
+    let lease = state.leases.get(&id)?;
+    let members = members(state, lease);
+    let run: u64 = members.iter().map(|member| member.amount.0).sum();
+    let past: u64 = lease.past.iter().map(|(_, _, amount)| amount.0).sum();
+    let counted = lease.past.iter().any(|(attempt, _, _)| *attempt == lease.attempt);
+    Some(rest::Lease {
+        id,
+        renter: lease.request.renter,
+        state: lease.state,
+        reason: lease.reason,
+        party: lease.reason.map(Reason::party),
+        waiting: (lease.state == LeaseState::Waiting).then(|| rest::Waiting {
+            position: lease.position,
+            reason: lease.reason.unwrap_or(Reason::Queued),
+            nearest: lease.nearest.clone(),
+            until_ms: lease.wait_until,
+        }),
+        attempt: lease.attempt,
+        members,
+        attempts: lease
+            .past
+            .iter()
+            .map(|(attempt, reason, amount)| rest::Attempt { attempt: *attempt, reason: *reason, amount: *amount })
+            .collect(),
+        wants: lease.request.members.clone(),
+        duration_ms: lease.request.duration_ms,
+        max_rate: lease.request.max_rate,
+        created_ms: lease.created,
+        since_ms: lease.since,
+        deadline_ms: lease.deadline,
+        reserved: lease.reserved,
+        amount: Amount(past + if counted { 0 } else { run }),
+        signed: lease.signed,
+        outputs: BTreeMap::new(),
+        actions: match lease.state {
+            LeaseState::Ending | LeaseState::Ended => Vec::new(),
+            _ => vec!["release".into()],
+        },
+    })
+}
+
+fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
+    lease
+        .members
+        .iter()
+        .zip(0_u16..)
+        .map(|(member, rank)| rest::LeaseMember {
+            rank,
+            node: member.node,
+            gpu: member.gpu,
+            slot: member.slot.clone(),
+            class: member.class,
+            rate: member.rate,
+            address: address(state, member.node, member.port),
+            billable_ms: member.billable_ms,
+            amount: if lease.active_since.is_some() { member.rate.bill(member.billable_ms) } else { Amount::ZERO },
+            exit_code: member.exit_code,
+        })
+        .collect()
+}
+
+/// `host:port` of a member.
+#[must_use]
+pub fn address(state: &State, node: NodeId, port: u16) -> String {
+    let host = state.nodes.get(&node).and_then(|node| node.spec.as_ref()).map_or("", |spec| spec.address.as_str());
+    format!("{host}:{port}")
+}
+
+/// Where the members of a lease reach each other.
+#[must_use]
+pub fn peers(state: &State, lease: &Lease) -> Vec<Peer> {
+    lease
+        .members
+        .iter()
+        .zip(0_u16..)
+        .map(|(member, rank)| Peer { rank, address: address(state, member.node, member.port) })
+        .collect()
+}
+
+/// A node and what is on it.
+#[must_use]
+pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
+    let node = state.nodes.get(&id)?;
+    let reason = selion_market::fleet::blocked(state, node);
+    let spec = node.spec.as_ref();
+    Some(rest::NodeView {
+        node: id,
+        provider: node.provider.or(spec.map(|spec| spec.provider)).unwrap_or_default(),
+        schedulable: reason.is_none(),
+        reason,
+        linked: node.linked,
+        paused: node.paused,
+        since_ms: node.since,
+        last_seq: node.last_seq,
+        sandbox: spec.map(|spec| spec.sandbox),
+        address: spec.map(|spec| spec.address.clone()).unwrap_or_default(),
+        region: spec.map(|spec| spec.region.clone()).unwrap_or_default(),
+        cpu_milli: spec.map_or(0, |spec| spec.cpu_milli),
+        cpu_milli_used: node.held.values().map(|held| held.cpu_milli).sum(),
+        ram_bytes: spec.map_or(0, |spec| spec.ram_bytes),
+        ram_bytes_used: node.held.values().map(|held| held.ram_bytes).sum(),
+        gpus: spec.map(|spec| spec.gpus.iter().map(|gpu| gpu_view(node, gpu)).collect()).unwrap_or_default(),
+    })
+}
+
+fn gpu_view(node: &Node, gpu: &selion_api::GpuSpec) -> rest::GpuView {
+    let slots = node
+        .held
+        .iter()
+        .filter(|(_, held)| held.gpu == gpu.gpu)
+        .map(|((lease, member), held)| rest::SlotView { slot: held.slot.clone(), lease: *lease, member: *member })
+        .collect();
+    rest::GpuView { spec: gpu.clone(), slots }
+}
+
+/// An account's money as the log has it.
+#[must_use]
+pub fn account(state: &State, account: Account) -> rest::AccountView {
+    let books = state.books.get(&account).copied().unwrap_or_default();
+    let owed = state.ledger.pockets().filter_map(|(pocket, amount)| match pocket {
+        Pocket::Owed(renter, _) if *renter == account => Some(amount.0),
+        _ => None,
+    });
+    rest::AccountView {
+        account,
+        deposited: books.deposited,
+        withdrawn: books.withdrawn,
+        thawing: state.ledger.holds(Pocket::Thawing(account)),
+        claimed: books.claimed,
+        promised: Amount(owed.sum()),
+        reserved: state.ledger.holds(Pocket::Reserved(account)),
+        free: state.ledger.holds(Pocket::Free(account)),
+        delegated: state.grants.get(&account).map(|grant| grant.cap).unwrap_or_default(),
+    }
+}
+
+/// What the log knows of the chain.
+#[must_use]
+pub fn registry(state: &State) -> rest::RegistryView {
+    let nodes_of = |provider: &Account| {
+        state.nodes.iter().filter(|(_, node)| node.provider == Some(*provider)).map(|(id, _)| *id).collect()
+    };
+    rest::RegistryView {
+        block_number: state.block.map_or(0, |block| block.number),
+        block_hash: state.block.map(|block| block.hash).unwrap_or_default(),
+        unconfirmed_block: None,
+        components: state
+            .components
+            .iter()
+            .map(|((owner, kind, endpoint), until)| rest::ComponentView {
+                owner: *owner,
+                kind: *kind,
+                endpoint: endpoint.clone(),
+                until_ms: *until,
+            })
+            .collect(),
+        providers: state
+            .providers
+            .iter()
+            .map(|(provider, terms)| rest::ProviderView {
+                provider: *provider,
+                payout: terms.payout,
+                stake: terms.stake,
+                nodes: nodes_of(provider),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,248 @@
+//! Joins the parts of one controller and runs them until told to stop.
+
+use std::fs::{self, DirBuilder};
+use std::future::IntoFuture;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use selion_api::commit::PoolId;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::agents::{self, Claim, Hub};
+use crate::config::{BadConfig, Config};
+use crate::http::secrets::Secrets;
+use crate::http::{self, Metrics};
+use crate::keys::{KeyError, Keys};
+use crate::loops::chain::AuthoritySender;
+use crate::loops::{self, Loops};
+use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
+use crate::mirror::{self, Finality, Mirror, SourceError};
+use crate::sequencer::{self, Sequencer, StartError};
+use crate::store::{Store, StoreError};
+use crate::{App, wall_clock};
+
+/// How long open answers may take to end once the controller is told to stop.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why a controller could not start, or ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A value in the configuration cannot be.
+    #[error(transparent)]
+    Config(#[from] BadConfig),
+    /// The data directory cannot be used.
+    #[error("data directory {path}: {source}; name one that this user may write with --data-dir")]
+    DataDir {
+        /// Folder.
+        path: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A key file is wrong.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// Chain and configuration do not agree, or the log is not the one that was anchored.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The chain node fell silent between two questions.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The log cannot be continued.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The content store cannot be used.
+    #[error(transparent)]
+    Content(#[from] selion_dataplane::StoreError),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}: {source}; stop what uses it, or name another with --listen")]
+    Listen {
+        /// Address.
+        address: SocketAddr,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The server failed while it ran.
+    #[error("the server ended: {0}")]
+    Serve(io::Error),
+    /// Another controller took over, or an agent proved that this log is not the one that was promised.
+    #[error("this controller may not decide any more; the lines above say why")]
+    Deposed,
+}
+
+/// Runs a controller until `stop`. `ready` is told the address once requests are answered.
+///
+/// # Errors
+///
+/// [`RunError`], each naming the remedy.
+pub async fn run(
+    config: Config,
+    stop: CancellationToken,
+    ready: impl FnOnce(SocketAddr) + Send,
+) -> Result<(), RunError> {
+    let policy = config.policy.policy()?;
+    let dir = config.data_dir.clone();
+    let in_dir = |source| RunError::DataDir { path: dir.display().to_string(), source };
+    make_private(&dir).map_err(in_dir)?;
+    let keys = Arc::new(Keys::open(&dir, config.authority_key.as_deref())?);
+    let terms = verify_chain(&config.chain_rpc, config.pool, None, keys.authority(), keys.delegate()).await?;
+    let store = Store::open(&dir).await?;
+    verify_log(&LocalLog::read(&store, &terms.anchor).await.map_err(StoreError::Sql)?, &terms.anchor)?;
+    // Before the term is raised: a second controller that finds the port taken must not depose the first.
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| RunError::Listen { address: config.listen, source })?;
+    let address = listener.local_addr().map_err(RunError::Serve)?;
+    let secrets = Arc::new(Secrets::open(&dir, &terms.id)?);
+    let content = selion_dataplane::Store::open(dir.join("content"))?;
+    let logs = agents::logs::Logs::open(&dir, agents::logs::Limits::default()).map_err(in_dir)?;
+
+    // The edges end first, the log last: it still takes what they had in hand.
+    let (edges, core) = (stop.child_token(), CancellationToken::new());
+    let parts = sequencer::Parts {
+        store: store.clone(),
+        pool: terms.id,
+        epoch: terms.epoch,
+        delegate: keys.delegate(),
+        policy,
+        sign: head_signer(keys.clone(), terms.id),
+        clock: wall_clock,
+    };
+    let (log, writer) = Sequencer::start(parts, core.clone()).await?;
+    let links = agents::Parts {
+        log: log.clone(),
+        store: store.clone(),
+        secrets: secrets.clone(),
+        clock: wall_clock,
+        on_claim: on_claim(core.clone()),
+    };
+    let hub = Hub::new(Arc::new(links), terms.id, logs);
+    let mirror = Mirror::new();
+    let app = App {
+        pool: terms.id,
+        authority: terms.authority,
+        delegate: keys.delegate(),
+        store: store.clone(),
+        log: log.clone(),
+        content,
+        hub: hub.clone(),
+        mirror: mirror.clone(),
+        secrets,
+        metrics: Arc::new(Metrics::default()),
+        clock: wall_clock,
+        config: Arc::new(config),
+    };
+    let mut tasks = start_edges(&app, &terms, keys, address, &edges).await?;
+    tracing::info!(%address, pool = %terms.id.controller, fence = ?log.position().fence, "the controller is ready");
+    let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
+    let serving = axum::serve(listener, service).with_graceful_shutdown(edges.clone().cancelled_owned());
+    ready(address);
+
+    let mut serving = std::pin::pin!(serving.into_future());
+    let served = tokio::select! {
+        served = &mut serving => served,
+        () = core.cancelled() => Err(io::Error::other("deposed")),
+        () = stop.cancelled() => match tokio::time::timeout(FAREWELL, &mut serving).await {
+            Ok(served) => served,
+            Err(_) => Ok(()), // streams that nobody ended
+        },
+    };
+    let deposed = core.is_cancelled();
+    edges.cancel();
+    while tasks.join_next().await.is_some() {}
+    core.cancel();
+    if writer.await.is_err() {
+        tracing::error!("the sequencer ended by a panic; what it had committed is on disk");
+    }
+    store.close().await;
+    if deposed {
+        return Err(RunError::Deposed);
+    }
+    served.map_err(RunError::Serve)
+}
+
+/// Starts what follows the chain, watches the links and works by itself.
+async fn start_edges(
+    app: &App,
+    terms: &Terms,
+    keys: Arc<Keys>,
+    address: SocketAddr,
+    stop: &CancellationToken,
+) -> Result<tokio::task::JoinSet<()>, RunError> {
+    let birth = mirror::chain::genesis(&terms.pool).await?;
+    let finality = Finality::from_terms(terms.fixed.finality_depth);
+    let poll = Duration::from_millis(app.config.poll_ms.max(1));
+    let public_url = app.config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+    let parts = loops::Parts {
+        store: app.store.clone(),
+        log: app.log.clone(),
+        sender: Arc::new(AuthoritySender::new(terms.pool.clone(), keys.authority_signer().clone())),
+        keys,
+        pool: terms.pool.clone(),
+        mirror: app.mirror.clone(),
+        fence: app.log.position().fence,
+        anchor_ms: app.config.anchor_ms,
+        claim_ms: app.config.claim_ms,
+        public_url: Some(public_url),
+        clock: app.clock,
+    };
+    let Loops { mut signed, mut tasks, .. } = Loops::start(&parts, stop);
+    let (mirror, source, log) = (app.mirror.clone(), Arc::new(terms.pool.clone()), Arc::new(app.log.clone()));
+    let (db, mirror_stop) = (app.store.writer.clone(), stop.clone());
+    tasks.spawn(async move {
+        if let Err(error) = mirror.run(source, log, db, finality, birth, poll, mirror_stop).await {
+            tracing::error!(%error, "the chain is not followed any more; restart the controller");
+        }
+    });
+    let (hub, hub_stop) = (app.hub.clone(), stop.clone());
+    tasks.spawn(async move { hub.run(hub_stop).await });
+    let (hub, log) = (app.hub.clone(), app.log.clone());
+    tasks.spawn(async move {
+        while signed.changed().await.is_ok() {
+            for provider in log.read(|state| state.providers.keys().copied().collect::<Vec<_>>()) {
+                hub.vouchers_signed(provider);
+            }
+        }
+    });
+    Ok(tasks)
+}
+
+fn head_signer(
+    keys: Arc<Keys>,
+    pool: PoolId,
+) -> Arc<dyn Fn(&selion_api::agent::Head) -> selion_api::Signature + Send + Sync> {
+    Arc::new(move |head| keys.sign_head(head, &pool))
+}
+
+/// An agent's word is noted; an agent's proof ends this controller.
+fn on_claim(core: CancellationToken) -> Box<dyn Fn(Claim) + Send + Sync> {
+    Box::new(move |claim| match claim {
+        Claim::HigherFence { node, fence } => {
+            tracing::warn!(%node, ?fence, "an agent says that it obeys a higher fence; its link was refused");
+        }
+        Claim::ForeignHead { node, head, ours } => {
+            tracing::error!(
+                %node, size = head.head.size, theirs = %head.head.root, ?ours,
+                "an agent holds a head that this log does not extend: this is a restored backup, or two controllers \
+                 signed. Stopping; restore the newer data directory, or pass authority to a new epoch"
+            );
+            core.cancel();
+        }
+    })
+}
+
+/// Makes the folder for this user alone; one that is there stays as it is.
+fn make_private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // A folder that cannot be written is found now, not at the first lease.
+    let probe = dir.join(".writable");
+    fs::write(&probe, b"")?;
+    fs::remove_file(probe)
+}

@@ -1,0 +1,219 @@
+//! The one place where inputs become entries. A batch is committed in one transaction with its rows; only then is
+//! anything answered, sent or visible to a reader.
+
+mod load;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use selion_api::agent::{Fence, Head, SignedHead};
+use selion_api::commit::{PoolId, Work};
+use selion_api::{Address, Hash32, Signature, TimeMs};
+use selion_market::input::RULES;
+use selion_market::state::BlockRef;
+use selion_market::{Answer, Input, Outcome, Policy, State};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::{Store, StoreError, head, term};
+use writer::Writer;
+
+pub use load::{Loaded, refold};
+
+/// Private matter that is stored in the same transaction as the entry that names it.
+#[derive(Clone, Debug)]
+pub enum Private {
+    /// What a lease runs, by its commitment.
+    Work {
+        /// What the log holds.
+        commitment: Hash32,
+        /// The salt of the commitment.
+        salt: Hash32,
+        /// What to run.
+        work: Work,
+    },
+}
+
+/// Why an input did not enter the log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The commit failed; State was rebuilt from the store and nothing of the batch happened.
+    #[error("the log could not be written ({0}); nothing was changed, try again")]
+    Unavailable(String),
+    /// The log is shorter than what was promised, or another controller took over.
+    #[error("this controller may not decide: {0}")]
+    Fenced(String),
+    /// The controller is stopping.
+    #[error("the controller is stopping")]
+    Stopped,
+}
+
+/// One committed entry and what it did.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Number of the entry.
+    pub seq: u64,
+    /// Its time.
+    pub at_ms: TimeMs,
+    /// What happened.
+    pub input: Input,
+    /// What it did.
+    pub outcome: Outcome,
+}
+
+impl Step {
+    /// What the one who entered it is told.
+    #[must_use]
+    pub fn answer(&self) -> &Answer {
+        &self.outcome.answer
+    }
+}
+
+/// Entries that were committed together, with the head signed over them.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// In order.
+    pub steps: Vec<Arc<Step>>,
+    /// Signed after the commit.
+    pub head: SignedHead,
+}
+
+/// What an answer depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Last committed entry.
+    pub entry: u64,
+    /// Newest signed head.
+    pub head: Option<SignedHead>,
+    /// Last chain block in the log.
+    pub block: Option<BlockRef>,
+    /// The fence in force.
+    pub fence: Fence,
+}
+
+/// Handle to the sequencer; cheap to clone.
+#[derive(Clone)]
+pub struct Sequencer {
+    jobs: mpsc::Sender<Job>,
+    view: Arc<RwLock<View>>,
+    batches: broadcast::Sender<Arc<Batch>>,
+}
+
+/// What readers see: never more than what is committed.
+struct View {
+    state: State,
+    head: Option<SignedHead>,
+}
+
+struct Job {
+    input: Input,
+    private: Option<Private>,
+    reply: oneshot::Sender<Result<Arc<Step>, SubmitError>>,
+}
+
+/// What the sequencer needs from outside.
+pub struct Parts {
+    /// The database.
+    pub store: Store,
+    /// The pool.
+    pub pool: PoolId,
+    /// The authority's epoch on chain.
+    pub epoch: u32,
+    /// Key for delegated vouchers.
+    pub delegate: Address,
+    /// The operator's numbers.
+    pub policy: Policy,
+    /// Signs heads.
+    pub sign: Arc<dyn Fn(&Head) -> Signature + Send + Sync>,
+    /// Tells the time.
+    pub clock: fn() -> TimeMs,
+}
+
+/// Why the sequencer could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The store said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store was written under a later epoch.
+    #[error(
+        "the log was continued under a later epoch than {0}: authority has passed on; \
+         start with the key of the new authority"
+    )]
+    OldEpoch(u32),
+    /// The first entries could not be written.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+}
+
+impl Sequencer {
+    /// Raises the term, loads State from snapshot and log, and enters `Rules` (once) and `Opened`.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the log is unchanged then but for a raised term.
+    pub async fn start(parts: Parts, stop: CancellationToken) -> Result<(Self, JoinHandle<()>), StartError> {
+        let fence = term::raise(&parts.store.writer, parts.epoch)
+            .await
+            .map_err(StoreError::Sql)?
+            .ok_or(StartError::OldEpoch(parts.epoch))?;
+        let opened = Input::Opened { delegate: parts.delegate, policy: parts.policy.clone() };
+        let loaded = load::load(&parts.store).await?;
+        let (jobs, inbox) = mpsc::channel(4096);
+        let (batches, _) = broadcast::channel(4096);
+        let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
+        let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head }));
+        let handle = Self { jobs, view: view.clone(), batches: batches.clone() };
+        let first = loaded.state.next_seq == 0;
+        let writer = Writer { parts, fence, loaded, view, batches, stop };
+        let task = tokio::spawn(writer.run(inbox));
+        if first {
+            handle.submit(Input::Rules { version: RULES, digest: rules_digest() }, None).await?;
+        }
+        handle.submit(opened, None).await?;
+        Ok((handle, task))
+    }
+
+    /// Enters `input`; resolves after the commit.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing happened then.
+    pub async fn submit(&self, input: Input, private: Option<Private>) -> Result<Arc<Step>, SubmitError> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job { input, private, reply }).await.map_err(|_| SubmitError::Stopped)?;
+        answer.await.map_err(|_| SubmitError::Stopped)?
+    }
+
+    /// Reads the committed State.
+    pub fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
+        read(&self.view.read().unwrap_or_else(PoisonError::into_inner).state)
+    }
+
+    /// Every batch committed from now on.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Batch>> {
+        self.batches.subscribe()
+    }
+
+    /// What an answer given now depends on.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        Position {
+            entry: view.state.next_seq.saturating_sub(1),
+            head: view.head,
+            block: view.state.block,
+            fence: view.state.fence,
+        }
+    }
+}
+
+/// Names the rules of this release in the log. It says which version, not that the source is unchanged.
+#[must_use]
+pub fn rules_digest() -> Hash32 {
+    selion_api::commit::sha256_of(&("selion-market", RULES))
+}

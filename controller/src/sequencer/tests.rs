@@ -1,0 +1,192 @@
+//! The promises of the sequencer, on a real SQLite file.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use selion_api::chain::{Block, ChainEvent};
+use selion_api::commit::PoolId;
+use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
+use selion_market::{Input, Policy, Pocket};
+use sqlx::Row;
+use tokio_util::sync::CancellationToken;
+
+use super::{Parts, Sequencer, SubmitError};
+use crate::store::{Store, entry, rows};
+
+static NOW: AtomicU64 = AtomicU64::new(1_000_000);
+
+fn tick() -> TimeMs {
+    TimeMs(NOW.fetch_add(1, Ordering::Relaxed))
+}
+
+const RENTER: Account = Account([7; 20]);
+
+async fn open(dir: &Path) -> (Sequencer, Store, CancellationToken, tokio::task::JoinHandle<()>) {
+    let store = Store::open(dir).await.unwrap();
+    let stop = CancellationToken::new();
+    let parts = Parts {
+        store: store.clone(),
+        pool: PoolId { chain_id: 1, controller: Address([1; 20]) },
+        epoch: 1,
+        delegate: Address([2; 20]),
+        policy: Policy::default(),
+        sign: Arc::new(|_| Signature([0; 65])),
+        clock: tick,
+    };
+    let (log, task) = Sequencer::start(parts, stop.clone()).await.unwrap();
+    (log, store, stop, task)
+}
+
+fn block(number: u64, events: Vec<ChainEvent>) -> Input {
+    Input::Block(Block { number, hash: Hash32([number as u8; 32]), parent: Hash32::ZERO, events })
+}
+
+fn deposit(number: u64) -> Input {
+    block(number, vec![ChainEvent::Deposited { renter: RENTER, amount: Amount(5) }])
+}
+
+fn opened() -> Input {
+    let event = ChainEvent::PoolOpened {
+        token: Address([3; 20]),
+        vault: Address([4; 20]),
+        authority: Account([5; 20]),
+        fee_bps: 200,
+        allow_simulated: true,
+        allow_unsandboxed: true,
+        finality_depth: 0,
+    };
+    block(1, vec![event])
+}
+
+async fn dump(store: &Store) -> Vec<String> {
+    let mut all = Vec::new();
+    for table in ["lease", "lease_event", "first_answer", "node", "account", "registry", "bill"] {
+        let rows = sqlx::query(sqlx::AssertSqlSafe(format!("select body from {table} order by 1")))
+            .fetch_all(&store.readers)
+            .await
+            .unwrap();
+        all.extend(rows.iter().map(|row| format!("{table}: {}", row.get::<&str, _>("body"))));
+    }
+    all
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_the_process_vanished() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _, _, task) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    log.submit(deposit(2), None).await.unwrap();
+    let before = log.read(|state| state.ledger.clone());
+    task.abort(); // no farewell, no snapshot
+    let (log, _, _, _) = open(dir.path()).await;
+    assert_eq!(log.read(|state| state.ledger.clone()), before);
+    assert_eq!(log.read(|state| state.fence.term), 2);
+}
+
+#[tokio::test]
+async fn every_row_deleted_comes_back_equal_from_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, stop, task) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    log.submit(deposit(2), None).await.unwrap();
+    stop.cancel();
+    task.await.unwrap();
+    let before = dump(&store).await;
+    assert!(before.iter().any(|row| row.starts_with("account: ")));
+    let mut db = store.writer.acquire().await.unwrap();
+    rows::clear(&mut db).await.unwrap();
+    sqlx::query("delete from snapshot").execute(&mut *db).await.unwrap();
+    drop(db);
+    store.close().await;
+    let (_, store, _, _) = open(dir.path()).await;
+    assert_eq!(dump(&store).await, before);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_lies_is_dropped_and_the_log_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, stop, task) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    stop.cancel();
+    task.await.unwrap();
+    let honest = log.read(|state| state.digest());
+    let mut lie = log.read(Clone::clone);
+    lie.chain_broken = true;
+    sqlx::query("update snapshot set state = $1")
+        .bind(selion_api::commit::canonical(&lie))
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    store.close().await;
+    let loaded = super::load::load(&Store::open(dir.path()).await.unwrap()).await.unwrap();
+    assert_eq!(loaded.state.digest(), honest);
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_changes_nothing_and_the_next_one_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, _, _) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    sqlx::query("create trigger full before insert on entry begin select raise(abort, 'disk is full'); end")
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    let before = log.read(|state| state.digest());
+    let error = log.submit(deposit(2), None).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Unavailable(why) if why.contains("disk is full")), "{error}");
+    assert_eq!(log.read(|state| state.digest()), before);
+    sqlx::query("drop trigger full").execute(&store.writer).await.unwrap();
+    log.submit(deposit(2), None).await.unwrap();
+    assert_eq!(log.read(|state| state.ledger.holds(Pocket::Free(RENTER))), Amount(5));
+}
+
+#[tokio::test]
+async fn a_controller_that_was_taken_over_can_write_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, _, old_stop, _) = open(dir.path()).await;
+    let (new, store, _, _) = open(dir.path()).await;
+    let error = old.submit(opened(), None).await.unwrap_err();
+    assert!(matches!(error, SubmitError::Fenced(_)), "{error}");
+    assert!(old_stop.is_cancelled());
+    new.submit(opened(), None).await.unwrap();
+    assert_eq!(entry::size(&store.readers).await.unwrap(), new.position().entry + 1);
+}
+
+#[tokio::test]
+async fn an_entry_that_was_altered_on_disk_stops_the_start_and_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, _, task) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    log.submit(deposit(2), None).await.unwrap();
+    task.abort();
+    let seq = log.position().entry;
+    let bytes = &entry::bytes(&store.readers, seq, 1).await.unwrap()[0];
+    let mut altered = selion_log::Entry::read(bytes).unwrap();
+    altered.input = selion_api::commit::canonical(&block(2, vec![]));
+    sqlx::query("update entry set bytes = $1 where seq = $2")
+        .bind(altered.bytes())
+        .bind(seq as i64)
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    let error = super::load::load(&store).await.err().unwrap().to_string();
+    assert!(error.contains(&format!("entry {seq}")), "{error}");
+}
+
+#[tokio::test]
+async fn many_at_once_are_committed_together_and_each_gets_its_own_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, _, _, _) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    let all = (2..50).map(|number| {
+        let log = log.clone();
+        tokio::spawn(async move { log.submit(block(number, vec![]), None).await.unwrap().seq })
+    });
+    let mut seqs = Vec::new();
+    for one in all.collect::<Vec<_>>() {
+        seqs.push(one.await.unwrap());
+    }
+    seqs.sort_unstable();
+    assert_eq!(seqs, (seqs[0]..seqs[0] + 48).collect::<Vec<_>>());
+}

@@ -1,0 +1,219 @@
+//! The task that owns State: takes what waits, steps through it, commits, and only then lets anybody know.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use selion_api::agent::{Fence, Head, SignedHead};
+use selion_api::{Hash32, TimeMs};
+use selion_log::Entry;
+use selion_market::{Input, Stamp, State, step};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::load::{self, Loaded, effect_leaves, effects_root};
+use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
+use crate::store::rows::Pending;
+use crate::store::{entry, head, term, work};
+
+/// Most inputs in one transaction.
+const BATCH: usize = 256;
+/// A snapshot is written when this many entries have come since the last.
+const SNAPSHOT_EVERY: u64 = 5_000;
+
+pub(super) struct Writer {
+    pub parts: Parts,
+    pub fence: Fence,
+    pub loaded: Loaded,
+    pub view: Arc<RwLock<View>>,
+    pub batches: broadcast::Sender<Arc<Batch>>,
+    pub stop: CancellationToken,
+}
+
+/// One entry of a batch, before it is committed.
+struct Drafted {
+    step: Arc<Step>,
+    bytes: Vec<u8>,
+    leaf: Hash32,
+}
+
+type Reply = oneshot::Sender<Result<Arc<Step>, SubmitError>>;
+
+impl Writer {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+        let stop = self.stop.clone();
+        let mut saved = self.loaded.state.next_seq;
+        loop {
+            let mut jobs = Vec::new();
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                count = inbox.recv_many(&mut jobs, BATCH) => if count == 0 { break },
+                () = due(self.loaded.state.next_deadline(), self.parts.clock) => {}
+            }
+            self.batch(jobs).await;
+            let size = self.loaded.state.next_seq;
+            if size >= saved + SNAPSHOT_EVERY {
+                saved = size;
+                self.snapshot().await;
+            }
+        }
+        self.snapshot().await;
+    }
+
+    async fn snapshot(&self) {
+        if let Err(error) = load::save(&self.parts.store, &self.loaded).await {
+            tracing::warn!(%error, "no snapshot was written; the next start replays more of the log");
+        }
+    }
+
+    /// Steps through `jobs`, or through a tick if there are none, and commits. If the commit fails, State is built
+    /// again from the store and every job is told that nothing happened.
+    async fn batch(&mut self, jobs: Vec<Job>) {
+        let mut drafted = Vec::new();
+        let mut pending = Pending::default();
+        let mut privates = Vec::new();
+        let mut replies: Vec<(Reply, Arc<Step>)> = Vec::new();
+        if jobs.is_empty() {
+            self.draft(Input::Tick, &mut drafted, &mut pending);
+        }
+        for job in jobs {
+            privates.extend(job.private);
+            let first = self.draft(job.input, &mut drafted, &mut pending);
+            replies.push((job.reply, first));
+        }
+        match self.commit(&drafted, pending, &privates).await {
+            Ok(head) => {
+                let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();
+                self.publish(&steps, head);
+                for (reply, step) in replies {
+                    // A caller that went away is not told; what it asked for stands in the log all the same.
+                    drop(reply.send(Ok(step)));
+                }
+                // Nobody may be listening.
+                drop(self.batches.send(Arc::new(Batch { steps, head })));
+            }
+            Err(error) => {
+                tracing::error!(%error, "a batch was not committed; rebuilding State from the store");
+                if matches!(error, SubmitError::Fenced(_)) {
+                    // Whoever took over decides from here on; this process must not try again.
+                    self.stop.cancel();
+                }
+                for (reply, _) in replies {
+                    drop(reply.send(Err(error.clone())));
+                }
+                self.rebuild().await;
+            }
+        }
+    }
+
+    /// Applies one input, and `Continue` for as long as the step asks for more. Returns the step of the input itself.
+    fn draft(&mut self, input: Input, drafted: &mut Vec<Drafted>, pending: &mut Pending) -> Arc<Step> {
+        let (first, mut more) = self.draft_one(input, drafted, pending);
+        while more {
+            more = self.draft_one(Input::Continue, drafted, pending).1;
+        }
+        first
+    }
+
+    fn draft_one(&mut self, input: Input, drafted: &mut Vec<Drafted>, pending: &mut Pending) -> (Arc<Step>, bool) {
+        let state = &mut self.loaded.state;
+        let at_ms = state.now.max((self.parts.clock)());
+        let stamp = Stamp { seq: state.next_seq, at_ms, fence: self.fence };
+        let outcome = step(state, &stamp, &input);
+        let more = outcome.more;
+        let entry = Entry {
+            rules: state.rules,
+            seq: stamp.seq,
+            fence: stamp.fence,
+            at_ms,
+            input: selion_api::commit::canonical(&input),
+            effects_root: effects_root(&outcome),
+        };
+        let one = Arc::new(Step { seq: stamp.seq, at_ms, input, outcome });
+        // Rules and fences that this State cannot follow are refused without a trace: they are no entry.
+        if state.next_seq > stamp.seq {
+            let (bytes, leaf) = (entry.bytes(), entry.leaf());
+            self.loaded.tree.push(leaf);
+            pending.note(&self.loaded.state, &one);
+            drafted.push(Drafted { step: one.clone(), bytes, leaf });
+        }
+        (one, more)
+    }
+
+    async fn commit(
+        &self,
+        drafted: &[Drafted],
+        pending: Pending,
+        privates: &[Private],
+    ) -> Result<SignedHead, SubmitError> {
+        let unavailable = |error: sqlx::Error| SubmitError::Unavailable(error.to_string());
+        let mut tx = self.parts.store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
+        if !term::holds(&mut tx, self.fence).await.map_err(unavailable)? {
+            return Err(SubmitError::Fenced("another controller opened this store after it".into()));
+        }
+        for Drafted { step, bytes, leaf } in drafted {
+            let effects = effect_leaves(&step.outcome);
+            entry::insert(&mut tx, step.seq, bytes, leaf, &effects).await.map_err(unavailable)?;
+        }
+        for private in privates {
+            let Private::Work { commitment, salt, work } = private;
+            work::put(&mut tx, commitment, salt, work).await.map_err(unavailable)?;
+        }
+        let size = self.loaded.state.next_seq;
+        pending.write(&mut tx, size).await.map_err(unavailable)?;
+        tx.commit().await.map_err(unavailable)?;
+        let head = self.sign(size);
+        // The entries are committed whether or not the head is kept: the next head covers them.
+        let mut db = self.parts.store.writer.acquire().await.map_err(unavailable);
+        if let Ok(db) = &mut db
+            && let Err(error) = head::insert(db, &head).await
+        {
+            tracing::warn!(%error, size, "the head was not kept");
+        }
+        Ok(head)
+    }
+
+    fn sign(&self, size: u64) -> SignedHead {
+        let state = &self.loaded.state;
+        let head = Head { size, root: self.loaded.tree.root(), digest: state.digest(), fence: self.fence };
+        SignedHead { signature: (self.parts.sign)(&head), head }
+    }
+
+    /// Lets readers see what was committed: the same steps, applied to the State they look at.
+    fn publish(&self, steps: &[Arc<Step>], head: SignedHead) {
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        for one in steps {
+            apply(&mut view.state, one, self.fence);
+        }
+        view.head = Some(head);
+    }
+
+    async fn rebuild(&mut self) {
+        match load::load(&self.parts.store).await {
+            Ok(loaded) => {
+                let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+                view.state = loaded.state.clone();
+                drop(view);
+                self.loaded = loaded;
+            }
+            Err(error) => {
+                // State may be ahead of the store, so nothing may be decided on it: the process ends, and its
+                // supervisor's restart loads what is committed.
+                tracing::error!(%error, "State could not be rebuilt; stopping");
+                std::process::abort();
+            }
+        }
+    }
+}
+
+fn apply(state: &mut State, one: &Step, fence: Fence) {
+    step(state, &Stamp { seq: one.seq, at_ms: one.at_ms, fence }, &one.input);
+}
+
+/// Resolves when `deadline` has come; never without one.
+async fn due(deadline: Option<TimeMs>, clock: fn() -> TimeMs) {
+    match deadline {
+        None => std::future::pending().await,
+        Some(at) => tokio::time::sleep(Duration::from_millis(at.since(clock()))).await,
+    }
+}

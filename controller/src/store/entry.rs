@@ -1,0 +1,75 @@
+//! Table `entry`: the log itself.
+
+use selion_api::Hash32;
+use selion_api::agent::SignedHead;
+use selion_api::rest::LoggedEntry;
+use sqlx::{Row, SqliteConnection, SqlitePool};
+
+use super::{fixed, int, uint, undecodable};
+
+/// Appends one entry.
+pub async fn insert(
+    db: &mut SqliteConnection,
+    seq: u64,
+    bytes: &[u8],
+    leaf: &Hash32,
+    effects: &[Vec<u8>],
+) -> sqlx::Result<()> {
+    sqlx::query("insert into entry (seq, bytes, leaf, effects) values ($1, $2, $3, $4)")
+        .bind(int(seq))
+        .bind(bytes)
+        .bind(&leaf.0[..])
+        .bind(selion_api::commit::canonical(&effects))
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+/// Entries in the log.
+pub async fn size(db: &SqlitePool) -> sqlx::Result<u64> {
+    let row = sqlx::query("select coalesce(max(seq) + 1, 0) as size from entry").fetch_one(db).await?;
+    Ok(uint(row.get("size")))
+}
+
+/// Canonical bytes of up to `limit` entries from `from` on.
+pub async fn bytes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<Vec<u8>>> {
+    let rows = sqlx::query("select bytes from entry where seq >= $1 order by seq limit $2")
+        .bind(int(from))
+        .bind(limit)
+        .fetch_all(db)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.get("bytes")).collect())
+}
+
+/// Leaf hashes of the first `size` entries.
+pub async fn leaves(db: &SqlitePool, size: u64) -> sqlx::Result<Vec<Hash32>> {
+    let rows = sqlx::query("select leaf from entry where seq < $1 order by seq").bind(int(size)).fetch_all(db).await?;
+    rows.into_iter().map(|row| fixed(&row.get::<Vec<u8>, _>("leaf")).map(Hash32)).collect()
+}
+
+/// Up to `limit` entries from `from` on, as published.
+pub async fn page(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<LoggedEntry>> {
+    let rows = sqlx::query(
+        "select seq, entry.bytes as bytes, effects, head.bytes as head from entry \
+         left join head on head.size = entry.seq + 1 where seq >= $1 order by seq limit $2",
+    )
+    .bind(int(from))
+    .bind(limit)
+    .fetch_all(db)
+    .await?;
+    rows.into_iter()
+        .map(|row| {
+            let effects: Vec<Vec<u8>> = borsh::from_slice(&row.get::<Vec<u8>, _>("effects")).map_err(undecodable)?;
+            let head: Option<SignedHead> = row
+                .get::<Option<Vec<u8>>, _>("head")
+                .map(|bytes| borsh::from_slice(&bytes).map_err(undecodable))
+                .transpose()?;
+            Ok(LoggedEntry {
+                seq: uint(row.get("seq")),
+                entry: hex::encode(row.get::<Vec<u8>, _>("bytes")),
+                effects: effects.iter().map(hex::encode).collect(),
+                head,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,397 @@
+//! Tables `outbox` and `outbox_try`: transactions to be sent. A signed transaction is written here before it is sent,
+//! so that a crash between any two statements neither loses nor doubles one.
+
+use selion_api::{Address, Hash32, TimeMs};
+use selion_market::state::BlockRef;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqlitePool};
+
+use super::{fixed, int, uint};
+
+/// What a transaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Anchors a log head; the subject is its size.
+    Anchor,
+    /// Claims vouchers; the subject names them.
+    Claim,
+    /// Registers the controller's endpoint; the subject is the endpoint.
+    Register,
+}
+
+impl Kind {
+    /// As stored.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Anchor => "anchor",
+            Self::Claim => "claim",
+            Self::Register => "register",
+        }
+    }
+
+    fn read(text: &str) -> sqlx::Result<Self> {
+        [Self::Anchor, Self::Claim, Self::Register]
+            .into_iter()
+            .find(|kind| kind.code() == text)
+            .ok_or_else(|| sqlx::Error::Decode(format!("`{text}` is no kind of transaction").into()))
+    }
+}
+
+/// How far a transaction is. `signed` and `mined` have a nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It waits for its turn.
+    Queued,
+    /// It has a nonce and a signed form, and may be with the nodes.
+    Signed,
+    /// It is in a block that is not final.
+    Mined,
+    /// It is in a final block.
+    Final,
+    /// It was reverted, or refused before it was signed.
+    Failed,
+    /// A newer one overtook it before it was signed.
+    Dropped,
+}
+
+impl Status {
+    fn read(text: &str) -> sqlx::Result<Self> {
+        Ok(match text {
+            "queued" => Self::Queued,
+            "signed" => Self::Signed,
+            "mined" => Self::Mined,
+            "final" => Self::Final,
+            "failed" => Self::Failed,
+            "dropped" => Self::Dropped,
+            other => return Err(sqlx::Error::Decode(format!("`{other}` is no status").into())),
+        })
+    }
+}
+
+/// A transaction to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What it does.
+    pub kind: Kind,
+    /// What it is about.
+    pub subject: String,
+    /// Contract to be called.
+    pub target: Address,
+    /// The call.
+    pub calldata: Vec<u8>,
+}
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// Place in the queue.
+    pub seq: i64,
+    /// What is to be done.
+    pub order: Order,
+    /// When it was ordered.
+    pub created: TimeMs,
+    /// How far it is.
+    pub status: Status,
+    /// Its nonce, once signed.
+    pub nonce: Option<u64>,
+    /// Gas it may use, once signed.
+    pub gas_limit: Option<u64>,
+    /// The form that was mined.
+    pub tx_hash: Option<Hash32>,
+    /// Where it was mined.
+    pub block: Option<BlockRef>,
+    /// Why it failed or was dropped.
+    pub reason: Option<String>,
+}
+
+/// A signed form of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// Transaction hash.
+    pub hash: Hash32,
+    /// The bytes to be sent.
+    pub raw: Vec<u8>,
+    /// Most it pays for a unit of gas, in wei.
+    pub max_fee: u128,
+    /// Most of that for the miner, in wei.
+    pub priority_fee: u128,
+    /// When it was signed.
+    pub signed: TimeMs,
+    /// When a node last took it.
+    pub sent: Option<TimeMs>,
+}
+
+fn outgoing(row: &SqliteRow) -> sqlx::Result<Outgoing> {
+    let number: Option<i64> = row.try_get("block_number")?;
+    let hash: Option<Vec<u8>> = row.try_get("block_hash")?;
+    let block = match (number, hash) {
+        (Some(number), Some(hash)) => Some(BlockRef { number: uint(number), hash: Hash32(fixed(&hash)?) }),
+        _ => None,
+    };
+    let tx_hash: Option<Vec<u8>> = row.try_get("tx_hash")?;
+    Ok(Outgoing {
+        seq: row.try_get("seq")?,
+        order: Order {
+            kind: Kind::read(row.try_get("kind")?)?,
+            subject: row.try_get("subject")?,
+            target: Address(fixed(row.try_get("target")?)?),
+            calldata: row.try_get("calldata")?,
+        },
+        created: TimeMs(uint(row.try_get("created_ms")?)),
+        status: Status::read(row.try_get("status")?)?,
+        nonce: row.try_get::<Option<i64>, _>("nonce")?.map(uint),
+        gas_limit: row.try_get::<Option<i64>, _>("gas_limit")?.map(uint),
+        tx_hash: tx_hash.map(|bytes| fixed(&bytes).map(Hash32)).transpose()?,
+        block,
+        reason: row.try_get("reason")?,
+    })
+}
+
+/// Puts an order at the end of the key's queue. An order of the same kind that has not been signed yet is dropped: the
+/// newer one says all that it said.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn push(db: &SqlitePool, signer: Address, order: &Order, now: TimeMs) -> sqlx::Result<i64> {
+    let mut tx = db.begin().await?;
+    sqlx::query(
+        "update outbox set status = 'dropped', reason = 'a newer one overtook it' \
+         where signer = ?1 and kind = ?2 and status = 'queued'",
+    )
+    .bind(&signer.0[..])
+    .bind(order.kind.code())
+    .execute(&mut *tx)
+    .await?;
+    let done = sqlx::query(
+        "insert into outbox (signer, kind, subject, target, calldata, created_ms) values (?1, ?2, ?3, ?4, ?5, ?6)",
+    )
+    .bind(&signer.0[..])
+    .bind(order.kind.code())
+    .bind(&order.subject)
+    .bind(&order.target.0[..])
+    .bind(&order.calldata)
+    .bind(int(now.0))
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(done.last_insert_rowid())
+}
+
+/// Everything of the key that is not over, in order.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn live(db: &SqlitePool, signer: Address) -> sqlx::Result<Vec<Outgoing>> {
+    sqlx::query("select * from outbox where signer = ?1 and status in ('queued', 'signed', 'mined') order by seq")
+        .bind(&signer.0[..])
+        .fetch_all(db)
+        .await?
+        .iter()
+        .map(outgoing)
+        .collect()
+}
+
+/// The key's newest row of that kind.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn last(db: &SqlitePool, signer: Address, kind: Kind) -> sqlx::Result<Option<Outgoing>> {
+    sqlx::query("select * from outbox where signer = ?1 and kind = ?2 order by seq desc limit 1")
+        .bind(&signer.0[..])
+        .bind(kind.code())
+        .fetch_optional(db)
+        .await?
+        .as_ref()
+        .map(outgoing)
+        .transpose()
+}
+
+/// The newest rows of every key, newest first: for people and for reports.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn newest(db: &SqlitePool, limit: u32) -> sqlx::Result<Vec<Outgoing>> {
+    sqlx::query("select * from outbox order by seq desc limit ?1")
+        .bind(limit)
+        .fetch_all(db)
+        .await?
+        .iter()
+        .map(outgoing)
+        .collect()
+}
+
+/// Signed forms of a row, oldest first.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn tries(db: &SqlitePool, seq: i64) -> sqlx::Result<Vec<Try>> {
+    sqlx::query("select * from outbox_try where seq = ?1 order by signed_ms, max_fee")
+        .bind(seq)
+        .fetch_all(db)
+        .await?
+        .iter()
+        .map(|row| {
+            Ok(Try {
+                hash: Hash32(fixed(row.try_get("hash")?)?),
+                raw: row.try_get("raw")?,
+                max_fee: u128::from_be_bytes(fixed(row.try_get("max_fee")?)?),
+                priority_fee: u128::from_be_bytes(fixed(row.try_get("priority_fee")?)?),
+                signed: TimeMs(uint(row.try_get("signed_ms")?)),
+                sent: row.try_get::<Option<i64>, _>("sent_ms")?.map(|at| TimeMs(uint(at))),
+            })
+        })
+        .collect()
+}
+
+/// The lowest nonce that no row of the key has used, as far as the table knows.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn next_nonce(db: &SqlitePool, signer: Address) -> sqlx::Result<u64> {
+    let highest: Option<i64> =
+        sqlx::query_scalar("select max(nonce) from outbox where signer = ?1").bind(&signer.0[..]).fetch_one(db).await?;
+    Ok(highest.map_or(0, |nonce| uint(nonce).saturating_add(1)))
+}
+
+/// Writes a signed form of a row under `nonce`. `false` if the row is over, or has another nonce.
+///
+/// # Errors
+///
+/// When SQLite fails, or another row has that nonce.
+pub async fn sign(db: &SqlitePool, seq: i64, nonce: u64, gas_limit: u64, signed: &Try) -> sqlx::Result<bool> {
+    let mut tx = db.begin().await?;
+    let won = sqlx::query(
+        "update outbox set status = 'signed', nonce = ?2, gas_limit = ?3 \
+         where seq = ?1 and (status = 'queued' or (status = 'signed' and nonce = ?2))",
+    )
+    .bind(seq)
+    .bind(int(nonce))
+    .bind(int(gas_limit))
+    .execute(&mut *tx)
+    .await?
+    .rows_affected()
+        == 1;
+    if won {
+        sqlx::query(
+            "insert into outbox_try (hash, seq, raw, max_fee, priority_fee, signed_ms) values (?1, ?2, ?3, ?4, ?5, ?6) \
+             on conflict (hash) do nothing",
+        )
+        .bind(&signed.hash.0[..])
+        .bind(seq)
+        .bind(&signed.raw)
+        .bind(&signed.max_fee.to_be_bytes()[..])
+        .bind(&signed.priority_fee.to_be_bytes()[..])
+        .bind(int(signed.signed.0))
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+    }
+    Ok(won)
+}
+
+/// A node took this form.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_sent(db: &SqlitePool, hash: Hash32, now: TimeMs) -> sqlx::Result<()> {
+    sqlx::query("update outbox_try set sent_ms = ?2 where hash = ?1")
+        .bind(&hash.0[..])
+        .bind(int(now.0))
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+/// A form of the row was mined. `reverted` says why it did nothing; the row has failed once that is final.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_mined(
+    db: &SqlitePool,
+    seq: i64,
+    hash: Hash32,
+    at: BlockRef,
+    reverted: Option<&str>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "update outbox set status = 'mined', tx_hash = ?2, block_number = ?3, block_hash = ?4, reason = ?5 \
+         where seq = ?1 and status in ('signed', 'mined')",
+    )
+    .bind(seq)
+    .bind(&hash.0[..])
+    .bind(int(at.number))
+    .bind(&at.hash.0[..])
+    .bind(reverted)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The row's block is final, and with it what the row did, or that it was reverted.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_final(db: &SqlitePool, seq: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "update outbox set status = case when reason is null then 'final' else 'failed' end \
+         where seq = ?1 and status = 'mined'",
+    )
+    .bind(seq)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The row's block left the chain: it is to be sent again as it was signed.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_unmined(db: &SqlitePool, seq: i64) -> sqlx::Result<()> {
+    sqlx::query(
+        "update outbox set status = 'signed', tx_hash = null, block_number = null, block_hash = null, reason = null \
+         where seq = ?1 and status = 'mined'",
+    )
+    .bind(seq)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The row failed: the contract refused it before it was signed, or its nonce went to somebody else's transaction.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_failed(db: &SqlitePool, seq: i64, reason: &str) -> sqlx::Result<()> {
+    sqlx::query("update outbox set status = 'failed', reason = ?2 where seq = ?1")
+        .bind(seq)
+        .bind(reason)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+/// What the row was for is done already. `false` if it was signed meanwhile.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn mark_dropped(db: &SqlitePool, seq: i64, reason: &str) -> sqlx::Result<bool> {
+    let done = sqlx::query("update outbox set status = 'dropped', reason = ?2 where seq = ?1 and status = 'queued'")
+        .bind(seq)
+        .bind(reason)
+        .execute(db)
+        .await?;
+    Ok(done.rows_affected() == 1)
+}

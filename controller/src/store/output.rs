@@ -1,0 +1,36 @@
+//! Table `output`: CIDs of outputs as agents told them, once they match the commitment in the log. Private.
+
+use std::collections::BTreeMap;
+
+use selion_api::LeaseId;
+use sqlx::{Row, SqlitePool};
+
+/// Keeps the CID of a member's outputs.
+pub async fn put(db: &SqlitePool, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> sqlx::Result<()> {
+    sqlx::query(
+        "insert into output (lease, attempt, member, cid) values ($1, $2, $3, $4) \
+         on conflict (lease, attempt, member) do update set cid = excluded.cid",
+    )
+    .bind(lease.to_string())
+    .bind(i64::from(attempt))
+    .bind(i64::from(member))
+    .bind(cid)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// CIDs by rank of the newest run that has any.
+pub async fn of_lease(db: &SqlitePool, lease: LeaseId) -> sqlx::Result<BTreeMap<u16, String>> {
+    let rows = sqlx::query(
+        "select member, cid from output where lease = $1 \
+         and attempt = (select max(attempt) from output where lease = $1)",
+    )
+    .bind(lease.to_string())
+    .fetch_all(db)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (u16::try_from(row.get::<i64, _>("member")).unwrap_or_default(), row.get("cid")))
+        .collect())
+}

@@ -1,0 +1,29 @@
+//! Table `fence`: who may write.
+
+use selion_api::agent::Fence;
+use sqlx::{Row, SqliteConnection, SqlitePool};
+
+use super::{int, uint};
+
+/// Starts a new term under `epoch` and returns the fence. A lower epoch than the stored one is not taken: `None`.
+pub async fn raise(db: &SqlitePool, epoch: u32) -> sqlx::Result<Option<Fence>> {
+    let row = sqlx::query(
+        "insert into fence (one, epoch, term) values (1, $1, 1) \
+         on conflict (one) do update set epoch = $1, term = term + 1 where epoch <= $1 \
+         returning epoch, term",
+    )
+    .bind(i64::from(epoch))
+    .fetch_optional(db)
+    .await?;
+    Ok(row.map(|row| Fence { epoch, term: uint(row.get("term")) }))
+}
+
+/// Whether `fence` is still the one in force, within the caller's transaction.
+pub async fn holds(db: &mut SqliteConnection, fence: Fence) -> sqlx::Result<bool> {
+    let row = sqlx::query("select 1 from fence where epoch = $1 and term = $2")
+        .bind(i64::from(fence.epoch))
+        .bind(int(fence.term))
+        .fetch_optional(db)
+        .await?;
+    Ok(row.is_some())
+}
