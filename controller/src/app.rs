@@ -9,6 +9,7 @@ use crate::agents::Hub;
 use crate::config::Config;
 use crate::http::metrics::Metrics;
 use crate::http::secrets::Secrets;
+use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
 use crate::sequencer::Sequencer;
 use crate::store::Store;
@@ -30,6 +31,8 @@ pub struct App {
     pub log: Sequencer,
     /// Content by CID.
     pub content: selion_dataplane::Store,
+    /// A Kubo beside it, if there is one.
+    pub ipfs: Ipfs,
     /// Links to agents and log lines.
     pub hub: Hub,
     /// How far the chain was followed.

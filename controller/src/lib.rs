@@ -7,6 +7,7 @@ pub mod agents;
 mod app;
 pub mod config;
 pub mod http;
+pub mod ipfs;
 pub mod keys;
 pub mod loops;
 pub mod mirror;

@@ -17,6 +17,7 @@ use crate::agents::{self, Claim, Hub};
 use crate::config::{BadConfig, Config};
 use crate::http::secrets::Secrets;
 use crate::http::{self, Metrics};
+use crate::ipfs::Ipfs;
 use crate::keys::{KeyError, Keys};
 use crate::loops::chain::AuthoritySender;
 use crate::loops::{self, Loops};
@@ -61,6 +62,9 @@ pub enum RunError {
     /// The content store cannot be used.
     #[error(transparent)]
     Content(#[from] selion_dataplane::StoreError),
+    /// The Kubo named is none of this machine.
+    #[error(transparent)]
+    Kubo(#[from] selion_dataplane::KuboError),
     /// The address is taken, or not ours.
     #[error("cannot listen on {address}: {source}; stop what uses it, or name another with --listen")]
     Listen {
@@ -102,6 +106,7 @@ pub async fn run(
     let address = listener.local_addr().map_err(RunError::Serve)?;
     let secrets = Arc::new(Secrets::open(&dir, &terms.id)?);
     let content = selion_dataplane::Store::open(dir.join("content"))?;
+    let ipfs = Ipfs::new(content.clone(), config.kubo.as_deref())?;
     let logs = agents::logs::Logs::open(&dir, agents::logs::Limits::default()).map_err(in_dir)?;
 
     // The edges end first, the log last: it still takes what they had in hand.
@@ -121,6 +126,7 @@ pub async fn run(
         store: store.clone(),
         secrets: secrets.clone(),
         clock: wall_clock,
+        ipfs: ipfs.clone(),
         on_claim: on_claim(core.clone()),
     };
     let hub = Hub::new(Arc::new(links), terms.id, logs);
@@ -132,6 +138,7 @@ pub async fn run(
         store: store.clone(),
         log: log.clone(),
         content,
+        ipfs: ipfs.clone(),
         hub: hub.clone(),
         mirror: mirror.clone(),
         secrets,

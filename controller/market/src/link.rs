@@ -132,13 +132,16 @@ impl Step<'_> {
         }
     }
 
-    /// A node's statement about a member. A refused one changes nothing but the number up to which the node is heard.
+    /// A node's statement about a member. A refused one changes nothing, but that one with the next
+    /// number is heard.
     pub(crate) fn report(&mut self, report: &Report) -> Answer {
         let refusal = |reason| Refusal { lease: Some(report.lease), ..Refusal::plain(reason) };
         let Some(node) = self.state.nodes.get_mut(&report.node) else {
             return self.refuse(refusal(Reason::UnknownNode));
         };
-        if report.seq <= node.last_seq {
+        // Numbers have no gaps: if the commit of one failed, the ones after it are refused too, and the agent sends
+        // them all again.
+        if report.seq != node.last_seq.saturating_add(1) {
             return self.refuse(refusal(Reason::StaleReport));
         }
         node.last_seq = report.seq;

@@ -127,11 +127,11 @@ pub(super) fn check_standing(state: &State, hello: &Hello) -> Result<(), Refused
 }
 
 /// Checks that the agent obeyed nobody higher than us.
-pub(super) fn check_fence(ours: Fence, hello: &Hello) -> Result<(), (Refused, Claim)> {
+pub(super) fn check_fence(ours: Fence, hello: &Hello) -> Result<(), (Refused, Box<Claim>)> {
     if hello.fence <= ours {
         return Ok(());
     }
-    let claim = Claim::HigherFence { node: hello.spec.node, fence: hello.fence };
+    let claim = Box::new(Claim::HigherFence { node: hello.spec.node, fence: hello.fence });
     Err((
         Refused::new(
             Reason::StaleFence,
@@ -159,7 +159,7 @@ pub(super) fn check_head(
     head: &SignedHead,
     ours: Option<Hash32>,
     signed: bool,
-) -> Result<(), (Refused, Option<Claim>)> {
+) -> Result<(), (Refused, Option<Box<Claim>>)> {
     if ours == Some(head.head.root) {
         return Ok(());
     }
@@ -174,6 +174,6 @@ pub(super) fn check_head(
             head.head.root, head.head.size
         ),
     };
-    let claim = signed.then_some(Claim::ForeignHead { node, head: *head, ours });
+    let claim = signed.then(|| Box::new(Claim::ForeignHead { node, head: *head, ours }));
     Err((Refused::new(Reason::StaleFence, detail), claim))
 }

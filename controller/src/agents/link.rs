@@ -184,14 +184,14 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
         hello::check_head(said.spec.node, head, ours, signed == Some(true)).map_err(|(refused, claim)| {
             error!(node = %said.spec.node, proof = claim.is_some(), "{}", refused.detail);
             if let Some(claim) = claim {
-                core.contradicted(claim);
+                core.contradicted(*claim);
             }
             End::Refused(refused)
         })?;
     }
     hello::check_fence(core.position().fence, said).map_err(|(refused, claim)| {
         error!(node = %said.spec.node, "{}", refused.detail);
-        core.contradicted(claim);
+        core.contradicted(*claim);
         End::Refused(refused)
     })
 }
@@ -331,10 +331,15 @@ impl Session<'_> {
             self.count_outputs(kept);
         }
         self.entered = seq;
-        let core = self.inner.core.as_ref();
+        let (core, node) = (self.inner.core.as_ref(), self.handle.node);
         let entering = async move {
             let step = core.submit(Input::Report(signed)).await?;
             debug!(entry = step.seq, seq, "report entered");
+            let heard = read(core, |state| state.nodes.get(&node).map_or(0, |node| node.last_seq));
+            if heard.unwrap_or(0) < seq {
+                let why = "a report before it could not be written".to_owned();
+                return Err(SubmitError::Unavailable(why));
+            }
             Ok(seq)
         };
         self.acks.push_back(entering.boxed());

@@ -11,6 +11,7 @@ use tokio::sync::broadcast;
 
 use super::core::{Claim, Core, CoreError, GatewayToken};
 use crate::http::secrets::{self, Secrets, TOKEN_MS};
+use crate::ipfs::Ipfs;
 use crate::sequencer::{Batch, Position, Sequencer, Step, SubmitError};
 use crate::store::{Store, entry, head, output, signed_voucher, work};
 
@@ -22,6 +23,8 @@ pub struct Parts {
     pub store: Store,
     /// Token keys.
     pub secrets: Arc<Secrets>,
+    /// Where outputs are pinned once more.
+    pub ipfs: Ipfs,
     /// Tells the time.
     pub clock: fn() -> TimeMs,
     /// What to do when an agent contradicts this controller's right to decide. [`Claim::ForeignHead`] is proof: stop.
@@ -68,7 +71,12 @@ impl Core for Parts {
     }
 
     async fn keep_outputs(&self, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> Result<(), CoreError> {
-        output::put(&self.store.writer, lease, attempt, member, cid).await.map_err(said)
+        output::put(&self.store.writer, lease, attempt, member, cid).await.map_err(said)?;
+        // The agent put the blocks to our gateway before it told the CID.
+        if let Ok(root) = cid.parse() {
+            self.ipfs.share(root);
+        }
+        Ok(())
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {

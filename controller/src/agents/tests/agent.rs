@@ -33,7 +33,7 @@ impl Agent {
 
     /// Connects with a good hello and reads the welcome and the first desired state.
     pub(super) async fn link(world: &World) -> Self {
-        let mut agent = Self::connect(world).await;
+        let mut agent = Self::connect(&world.url).await;
         let hello = agent.hello(spec(world.key.node()));
         agent.say(&world.key, hello).await;
         let welcome = agent.next().await;

@@ -184,9 +184,7 @@ async fn hello_with(world: &World, head: SignedHead) -> Agent {
 #[tokio::test]
 async fn an_agent_that_saw_a_head_of_our_log_is_welcome() {
     let world = World::start().await;
-    let mut roots = world.core.roots.lock().unwrap();
-    roots.insert(10, Hash32([1; 32]));
-    drop(roots);
+    world.core.roots.lock().unwrap().insert(10, Hash32([1; 32]));
     let mut agent = hello_with(&world, head(10, 1, &Key::new(1))).await;
     assert!(matches!(agent.next().await, Some(ToAgent::Welcome { .. })));
 }
@@ -211,9 +209,7 @@ async fn a_signed_head_with_another_root_proves_a_fork() {
     let world = World::start().await;
     let authority = Key::new(1);
     crown(&world, &authority);
-    let mut roots = world.core.roots.lock().unwrap();
-    roots.insert(10, Hash32([2; 32]));
-    drop(roots);
+    world.core.roots.lock().unwrap().insert(10, Hash32([2; 32]));
     let mut agent = hello_with(&world, head(10, 1, &authority)).await;
     let (_, detail) = agent.refusal().await;
     assert!(detail.contains("fork"), "{detail}");

@@ -128,9 +128,10 @@ async fn a_controller_that_was_held_up_blames_no_node() {
 async fn a_link_of_a_node_that_the_log_has_as_lost_is_closed_so_that_it_says_hello_again() {
     let mut pool = Pool::new();
     let link = pool.link();
-    let mut state = pool.core.state.lock().unwrap();
-    state.nodes.get_mut(&pool.key.node()).unwrap().linked = false;
-    drop(state);
+    {
+        let mut state = pool.core.state.lock().unwrap();
+        state.nodes.get_mut(&pool.key.node()).unwrap().linked = false;
+    }
     pool.now += SWEEP;
     pool.sweeper.sweep(pool.hub.inner(), pool.now).await;
     let nudge = link.nudged().await;

@@ -17,11 +17,12 @@ use super::agent::{Agent, report, signed};
 use super::key::Key;
 use super::world::{POOL, PROVIDER, RENTER, SALT, serve, spec, work};
 use crate::http::secrets::Secrets;
+use crate::ipfs::Ipfs;
 use crate::sequencer::{self, Private, Sequencer};
 use crate::store::Store;
 
 const DELEGATE: Address = Address([0xdd; 20]);
-const NEVER: TimeMs = TimeMs(u64::MAX);
+const NEVER: TimeMs = TimeMs(4_000_000_000_000);
 
 struct Real {
     log: Sequencer,
@@ -60,10 +61,12 @@ impl Real {
         let key = Key::new(7);
         let block = Input::Block(block(account, &key));
         log.submit(block, None).await.unwrap();
+        let content = selion_dataplane::Store::open(dir.path().join("content")).unwrap();
         let core = Parts {
             log: log.clone(),
             store,
             secrets: Arc::new(Secrets::open(dir.path(), &POOL).unwrap()),
+            ipfs: Ipfs::new(content, None).unwrap(),
             clock: crate::wall_clock,
             on_claim: Box::new(|claim| panic!("nobody contradicts: {claim:?}")),
         };

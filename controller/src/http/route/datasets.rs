@@ -48,7 +48,9 @@ pub(in crate::http) async fn add(
 ) -> Result<(StatusCode, Answer<Dataset>), Problem> {
     let (cid, name) = if has_type(request.headers(), "application/json") {
         let Json(body) = Json::<NewDataset>::from_request(request, &()).await?;
-        (parse_cid(&body.cid, "/cid")?, body.name)
+        let cid = parse_cid(&body.cid, "/cid")?;
+        app.ipfs.bring(&cid).await;
+        (cid, body.name)
     } else if has_type(request.headers(), "application/octet-stream") {
         let name = query.name.unwrap_or_default();
         check_name(&name)?;
@@ -58,6 +60,7 @@ pub(in crate::http) async fn add(
     };
     check_name(&name)?;
     let added = keep(&app, renter.account, cid, name).await?;
+    app.ipfs.share(cid);
     Ok((StatusCode::CREATED, Answer(added)))
 }
 

@@ -28,10 +28,11 @@ use super::{Caller, Metrics, Secrets, router};
 use crate::agents::logs::{Limits, Logs};
 use crate::agents::{self, Hub};
 use crate::config::Config;
+use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
 use crate::sequencer::{Parts, Sequencer};
 use crate::store::Store;
-use crate::{App, sequencer};
+use crate::App;
 
 const NOW: TimeMs = TimeMs(1_800_000_000_000);
 const ALICE: Account = Account([0xa1; 20]);
@@ -107,10 +108,13 @@ impl Pool {
         let (log, writer) = Sequencer::start(parts, stop.clone()).await.unwrap();
         let secrets = Arc::new(Secrets::open(dir, &POOL).unwrap());
         let logs = Logs::open(dir, Limits::default()).unwrap();
+        let content = selion_dataplane::Store::open(dir.join("content")).unwrap();
+        let ipfs = Ipfs::new(content.clone(), None).unwrap();
         let links = agents::Parts {
             log: log.clone(),
             store: store.clone(),
             secrets: secrets.clone(),
+            ipfs: ipfs.clone(),
             clock,
             on_claim: Box::new(|claim| panic!("{claim:?}")),
         };
@@ -120,7 +124,8 @@ impl Pool {
             authority: Account([5; 20]),
             delegate: Address([2; 20]),
             hub: Hub::new(Arc::new(links), POOL, logs.clone()),
-            content: selion_dataplane::Store::open(dir.join("content")).unwrap(),
+            ipfs,
+            content,
             metrics: Arc::new(Metrics::default()),
             mirror: Mirror::new(),
             store,

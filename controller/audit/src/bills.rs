@@ -1,0 +1,95 @@
+//! Bills, worked out again from the grants, the nodes' signed meters and the times of the entries.
+
+use std::collections::BTreeMap;
+
+use selion_api::lease::LeaseState;
+use selion_api::unit::MS_PER_HOUR;
+use selion_api::{LeaseId, TimeMs};
+use selion_market::{Effect, Input};
+
+use crate::effects::{BillSeen, GrantSeen, Run, Seen, in_words};
+use crate::entries::{Item, Log};
+use crate::finding::Finding;
+
+/// What is known of a run when its bill comes.
+#[derive(Default)]
+struct Books {
+    grants: BTreeMap<Run, GrantSeen>,
+    active: BTreeMap<(LeaseId, u32), TimeMs>,
+    metered: BTreeMap<Run, u64>,
+    billed: BTreeMap<Run, u64>,
+}
+
+/// Every line is the frozen ask times what was used, rounded down; what was used is at most what the node signed and
+/// what lies between the entries.
+pub(crate) fn check(log: &Log) -> Result<String, Finding> {
+    let mut books = Books::default();
+    for item in &log.items {
+        if let Input::Report(signed) = &item.input {
+            let report = &signed.report;
+            let run = (report.lease, report.attempt, report.member);
+            // Only the node that was granted the member speaks for it.
+            if books.grants.get(&run).is_some_and(|grant| grant.node == report.node) {
+                let most = books.metered.entry(run).or_default();
+                *most = report.metered_ms.max(*most);
+            }
+        }
+        for leaf in &item.effects {
+            books.take(item, leaf)?;
+        }
+    }
+    Ok(format!("{} bill lines are the frozen ask times the time used, rounded down", books.billed.len()))
+}
+
+impl Books {
+    fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+        match Seen::read(leaf) {
+            Some(Seen::Grant(grant)) => {
+                self.grants.insert(grant.run, grant);
+            }
+            Some(Seen::Other(effect)) => {
+                if let Effect::Moved { lease, state: LeaseState::Active, attempt, .. } = *effect {
+                    self.active.insert((lease, attempt), item.at());
+                }
+            }
+            Some(Seen::Bill(bill)) => {
+                self.judge(item, &bill).map_err(|why| Finding::at(item.seq, format!("{}: {why}", in_words(leaf))))?;
+                self.billed.insert(bill.run, item.seq);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn judge(&self, item: &Item, bill: &BillSeen) -> Result<(), String> {
+        let (lease, attempt, _) = bill.run;
+        if let Some(entry) = self.billed.get(&bill.run) {
+            return Err(format!("it was billed already in entry {entry}"));
+        }
+        let Some(grant) = self.grants.get(&bill.run) else {
+            return Err("it was never granted".into());
+        };
+        if (bill.renter, bill.provider) != (grant.renter, grant.provider) {
+            return Err("payer or earner are not those of the grant".into());
+        }
+        if bill.rate != grant.rate {
+            return Err(format!("the ask at the grant was {}", grant.rate));
+        }
+        let exact = u128::from(bill.rate.0) * u128::from(bill.billable_ms) / u128::from(MS_PER_HOUR);
+        if u128::from(bill.amount.0) != exact {
+            return Err(format!("rounded down it is {exact}"));
+        }
+        let Some(since) = self.active.get(&(lease, attempt)) else {
+            return Err("the lease was never active in that run".into());
+        };
+        let interval = item.at().since(*since);
+        if bill.billable_ms > interval {
+            return Err(format!("only {interval} ms lie between the entries that made it active and ended it"));
+        }
+        let metered = self.metered.get(&bill.run).copied().unwrap_or_default();
+        if bill.billable_ms > metered {
+            return Err(format!("its node signed for {metered} ms only"));
+        }
+        Ok(())
+    }
+}

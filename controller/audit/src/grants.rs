@@ -1,0 +1,112 @@
+//! No slot is leased twice: a checker of its own that knows nothing of `step`.
+
+use std::collections::BTreeMap;
+
+use selion_api::slice::{GpuSpec, WHOLE_PERMILLE};
+use selion_api::{GpuId, NodeId};
+use selion_market::{Effect, Input};
+
+use crate::effects::{GrantSeen, Place, Run, Seen, in_words};
+use crate::entries::{Item, Log};
+use crate::finding::Finding;
+
+/// What is live, and what the nodes said they have.
+#[derive(Default)]
+struct Fleet {
+    specs: BTreeMap<(NodeId, GpuId), GpuSpec>,
+    live: BTreeMap<Run, GrantSeen>,
+    grants: u64,
+}
+
+/// No two live grants overlap, none exceeds its GPU, and every GPU is one that its node's agent showed.
+pub(crate) fn check(log: &Log) -> Result<String, Finding> {
+    let mut fleet = Fleet::default();
+    for item in &log.items {
+        if let Input::Linked { spec, .. } = &item.input {
+            for gpu in &spec.gpus {
+                fleet.specs.insert((spec.node, gpu.gpu), gpu.clone());
+            }
+        }
+        for leaf in &item.effects {
+            fleet.take(item, leaf)?;
+        }
+    }
+    Ok(format!("{} grants, never two on one placement and never more than a GPU has", fleet.grants))
+}
+
+impl Fleet {
+    fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+        let wrong = |detail: String| Err(Finding::at(item.seq, detail));
+        match Seen::read(leaf) {
+            Some(Seen::Grant(grant)) => {
+                if let Err(why) = self.judge(&grant) {
+                    return wrong(format!("{}: {why}", in_words(leaf)));
+                }
+                self.grants += 1;
+                self.live.insert(grant.run, grant);
+                Ok(())
+            }
+            Some(Seen::Other(effect)) => match *effect {
+                Effect::Freed { lease, attempt, member } if self.live.remove(&(lease, attempt, member)).is_none() => {
+                    wrong(format!("{lease} attempt {attempt} member {member} is freed, but holds nothing"))
+                }
+                _ => Ok(()),
+            },
+            Some(Seen::Bill(_)) => Ok(()),
+            None => wrong("an effect is not one of this release".into()),
+        }
+    }
+
+    fn judge(&self, grant: &GrantSeen) -> Result<(), String> {
+        let Some(spec) = self.specs.get(&(grant.node, grant.gpu)) else {
+            return Err("its node never showed that GPU".into());
+        };
+        if self.live.contains_key(&grant.run) {
+            return Err("the member holds a slot already".into());
+        }
+        let here = self.live.values().filter(|other| other.gpu == grant.gpu);
+        let (mut permille, mut bytes) = (0_u64, 0_u64);
+        for other in here {
+            if overlap(grant.place, other.place) {
+                let (lease, attempt, member) = other.run;
+                return Err(format!("the same placement is held by {lease} attempt {attempt} member {member}"));
+            }
+            if let Place::Share { permille: taken, mem_bytes } = other.place {
+                permille = permille.saturating_add(taken);
+                bytes = bytes.saturating_add(mem_bytes);
+            }
+        }
+        fits(grant.place, spec, permille, bytes)
+    }
+}
+
+/// Shares lie beside each other; everything else excludes what it touches, and another mode altogether.
+fn overlap(a: Place, b: Place) -> bool {
+    match (a, b) {
+        (Place::Share { .. }, Place::Share { .. }) => false,
+        (Place::Mig { start, size }, Place::Mig { start: other, size: wide }) => {
+            start < other.saturating_add(wide) && other < start.saturating_add(size)
+        }
+        _ => true,
+    }
+}
+
+fn fits(place: Place, spec: &GpuSpec, permille: u64, bytes: u64) -> Result<(), String> {
+    match place {
+        Place::Whole => Ok(()),
+        Place::Mig { start, size } => {
+            let slices = spec.mig.as_ref().map_or(0, |mig| u64::from(mig.mem_slices));
+            if start.saturating_add(size) > slices {
+                return Err(format!("the GPU has {slices} memory slices"));
+            }
+            Ok(())
+        }
+        Place::Share { permille: more, mem_bytes } => {
+            let (permille, bytes) = (permille.saturating_add(more), bytes.saturating_add(mem_bytes));
+            if permille > u64::from(WHOLE_PERMILLE) || bytes > spec.mem_bytes {
+                return Err(format!("shares would take {permille} permille and {bytes} of {} bytes", spec.mem_bytes));
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The result of an audit.
+
+use selion_api::Hash32;
+use selion_api::agent::Head;
+use selion_api::commit::PoolId;
+
+use crate::finding::Check;
+
+/// Where the documentation says what no audit of this kind can prove.
+pub const NOT_PROVED: &str = "docs/NOT-PROVED.md";
+
+/// Inputs of parties, and how many of them nobody signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Unsigned {
+    /// Requests, releases, pauses, hellos and reports.
+    pub inputs: u64,
+    /// Those without a signature in the log.
+    pub unsigned: u64,
+}
+
+impl Unsigned {
+    /// The unsigned share in millionths.
+    #[must_use]
+    pub fn ppm(self) -> u64 {
+        self.unsigned.saturating_mul(1_000_000).checked_div(self.inputs).unwrap_or(0)
+    }
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Report {
+    /// True if every check holds.
+    pub ok: bool,
+    /// The pool that was audited.
+    pub pool: PoolId,
+    /// Every check, in order.
+    pub checks: Vec<Check>,
+    /// Entries in the log.
+    pub entries: u64,
+    /// Root over all of them.
+    pub root: Hash32,
+    /// The newest head that the authority signed.
+    pub newest_head: Option<Head>,
+    /// Entries that the newest anchor on chain covers.
+    pub anchored_size: u64,
+    /// The final block up to which the chain was read.
+    pub block: Option<u64>,
+    /// Inputs of parties without a signature.
+    pub signatures: Unsigned,
+    /// Their share in millionths.
+    pub unsigned_share_ppm: u64,
+    /// Where it is said what this does not prove: that telemetry was true, that nobody was kept off the wire, the
+    /// order of arrival before an answer was given.
+    pub not_proved: String,
+}

@@ -1,0 +1,199 @@
+//! The checks that need the chain, on the real contracts.
+
+use std::path::PathBuf;
+
+use selion_api::chain::Block;
+use selion_api::commit::PoolId;
+use selion_api::{Account, Amount, NodeId};
+use selion_audit::{LogSource, Options, Report, audit};
+use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
+use selion_contracts::write::Call;
+use selion_contracts::{BlockTag, Pool, PoolTerms, Rpc, Signer};
+use selion_devchain::{Config, serve};
+use selion_market::Input;
+use tokio_util::sync::CancellationToken;
+
+use super::book::{Book, assert_caught, key, named, spec};
+
+/// A pool on the embedded chain, with one node on offer and one deposit, and its log in a file.
+struct World {
+    url: String,
+    pool: Pool,
+    operator: Signer,
+    book: Book,
+    dir: tempfile::TempDir,
+    stop: CancellationToken,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl World {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config =
+            Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.path().join("chain"), ..Config::default() };
+        let stop = CancellationToken::new();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let ready = move |address| tell.send(address).expect("the test waits");
+        tokio::spawn(serve(config, stop.clone(), ready));
+        let url = format!("http://{}", told.await.unwrap());
+        let rpc = Rpc::new(&url).unwrap();
+        let operator = person(&rpc, 1).await;
+        let token = deploy_test_token(&rpc, &operator).await.unwrap();
+        let factory = deploy_factory(&rpc, &operator).await.unwrap();
+        let terms = terms(operator.account(), token);
+        let at = create_pool(&rpc, &operator, factory, &terms).await.unwrap();
+        let pool = Pool::open(rpc, at.controller).await.unwrap();
+        let id = PoolId { chain_id: pool.chain_id, controller: at.controller };
+        let book = Book::open(id, key(1));
+        let mut world = Self { url, pool, operator, book, dir, stop };
+        world.fill().await;
+        world.mirror().await;
+        world
+    }
+
+    async fn fill(&mut self) {
+        let (owner, renter) = (person(&self.pool.rpc, 30).await, person(&self.pool.rpc, 20).await);
+        for who in [&owner, &renter] {
+            self.send(who, self.pool.mint(who.address(), 900_000_000)).await;
+            self.send(who, self.pool.approve_vault()).await;
+            self.send(who, self.pool.approve_controller()).await;
+        }
+        let stake = self.pool.register_provider(owner.address(), Amount(100_000_000));
+        self.send(&owner, stake).await;
+        let node = key(10);
+        let consent = self.pool.sign_node_binding(&node, owner.account(), 0).unwrap();
+        let id = NodeId(node.account().0);
+        self.send(&owner, self.pool.register_node(id, &consent)).await;
+        let offer = self.pool.set_offer(id, spec().hash(), spec().classes(), "");
+        self.send(&owner, offer).await;
+        self.send(&renter, self.pool.deposit(Amount(5_000_000))).await;
+    }
+
+    async fn send(&self, signer: &Signer, call: Call) {
+        self.pool.send(signer, call).await.unwrap();
+    }
+
+    /// Enters every block with events that is not in the log yet.
+    async fn mirror(&mut self) {
+        self.mirror_from(self.book.state.block.map_or(0, |block| block.number + 1)).await;
+    }
+
+    async fn mirror_from(&mut self, from: u64) {
+        let head = self.pool.rpc.header(BlockTag::Latest).await.unwrap().number;
+        for number in from..=head {
+            let header = self.pool.rpc.header(BlockTag::Number(number)).await.unwrap();
+            let events = self.pool.events_of_block(header.hash).await.unwrap();
+            if !events.is_empty() {
+                self.book.enter(Input::Block(Block { number, hash: header.hash, parent: header.parent, events }));
+            }
+        }
+    }
+
+    /// Anchors the log as it is.
+    async fn anchor(&mut self) {
+        let head = self.book.seal().last().unwrap().head.unwrap().head;
+        let call = self.pool.anchor(1, head.size, head.root, head.digest);
+        self.send(&self.operator, call).await;
+        self.mirror().await;
+    }
+
+    async fn audit(&self) -> Report {
+        let path: PathBuf = self.dir.path().join("log.jsonl");
+        let lines: Vec<String> = self.book.seal().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
+        std::fs::write(&path, lines.join("\n")).unwrap();
+        let options = Options { rpc: self.url.clone(), pool: self.pool.at.controller, log: LogSource::File(path) };
+        audit(&options).await.unwrap()
+    }
+}
+
+async fn person(rpc: &Rpc, number: u8) -> Signer {
+    let signer = key(number);
+    rpc.set_balance(signer.account(), 10_u128.pow(20)).await.unwrap();
+    signer
+}
+
+fn terms(authority: Account, token: selion_api::Address) -> PoolTerms {
+    PoolTerms {
+        token,
+        authority,
+        fee_bps: 200,
+        thaw_delay_s: 0,
+        unbond_delay_s: 0,
+        min_stake: Amount(100_000_000),
+        finality_depth: 0,
+        grace_s: 3_600,
+        allow_simulated: true,
+        allow_unsandboxed: true,
+        metadata_cid: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn an_honest_pool_passes_against_the_real_contracts() {
+    let mut world = World::start().await;
+    world.anchor().await;
+    let report = world.audit().await;
+    for check in &report.checks {
+        assert!(check.ok, "{}: {}", check.name, check.detail);
+    }
+    assert_eq!(report.anchored_size, report.entries - 1);
+    let books = &named(&report, "money_conserved").detail;
+    assert!(books.starts_with("deposited 5000000 = paid 0"), "{books}");
+}
+
+#[tokio::test]
+async fn a_deposit_that_is_not_on_chain_is_caught_and_its_entry_named() {
+    let mut world = World::start().await;
+    let entry = world.book.drafts.len() - 1;
+    let Input::Block(block) = &mut world.book.drafts[entry].input else {
+        panic!("the last entry is the deposit's block");
+    };
+    block.events.extend(block.events.clone());
+    assert_caught(&world.audit().await, "chain_blocks_in_log", entry);
+}
+
+#[tokio::test]
+async fn a_final_block_that_the_log_left_out_is_caught() {
+    let mut world = World::start().await;
+    world.book.drafts.pop();
+    let report = world.audit().await;
+    let check = named(&report, "chain_blocks_in_log");
+    assert!(!check.ok);
+    assert!(check.detail.contains("is final and not in the log"), "{}", check.detail);
+}
+
+#[tokio::test]
+async fn a_log_that_its_anchor_does_not_cover_is_caught() {
+    let mut world = World::start().await;
+    world.anchor().await;
+    // The same story, rewritten after the anchor: every time a millisecond later, and all heads signed again.
+    for draft in &mut world.book.drafts {
+        draft.stamp.at_ms.0 += 1;
+    }
+    let report = world.audit().await;
+    assert!(named(&report, "heads_signed").ok, "the rewriting is well signed");
+    assert!(!named(&report, "anchors_match").ok);
+    assert!(!report.ok);
+}
+
+#[tokio::test]
+async fn a_log_that_begins_after_the_pools_first_block_is_caught() {
+    let mut world = World::start().await;
+    let id = PoolId { chain_id: world.pool.chain_id, controller: world.pool.at.controller };
+    let blocks = world.book.drafts.iter().filter_map(|draft| match &draft.input {
+        Input::Block(block) => Some(block.number),
+        _ => None,
+    });
+    let second = blocks.skip(1).min().unwrap();
+    world.book = Book::open(id, key(1));
+    world.mirror_from(second).await;
+    let report = world.audit().await;
+    let check = named(&report, "chain_blocks_in_log");
+    assert!(!check.ok);
+    assert!(check.detail.contains("created the pool"), "{}", check.detail);
+}

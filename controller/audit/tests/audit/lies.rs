@@ -1,0 +1,178 @@
+//! A controller that lies and signs: every hash and head fits, so only the rules and the arithmetic can tell.
+
+use selion_api::chain::ChainEvent;
+use selion_api::lease::LeaseState;
+use selion_api::{Account, Amount, Hash32};
+use selion_market::{Effect, Grant, Input};
+
+use super::book::{Book, assert_caught, audit, key, named, sign};
+
+/// The grant of a lease, with the entry and the place of the effect.
+fn grant_of(book: &Book, lease: selion_api::LeaseId) -> (usize, usize, Grant) {
+    let (entry, at) = book.find(|effect| matches!(effect, Effect::Granted(grant) if grant.lease == lease));
+    let Effect::Granted(grant) = &book.drafts[entry].effects[at] else {
+        unreachable!("it was just found");
+    };
+    (entry, at, grant.clone())
+}
+
+#[test]
+fn a_grant_out_of_turn_is_caught_with_both_readings() {
+    let (mut book, [_, second, third]) = Book::story();
+    let (entry, at, grant) = grant_of(&book, second);
+    book.drafts[entry].effects[at] = Effect::Granted(Grant { lease: third, renter: key(22).account(), ..grant });
+    let report = audit(&book.seal());
+    assert!(named(&report, "heads_signed").ok, "the lie is well signed");
+    let detail = assert_caught(&report, "replay_identical", entry);
+    assert!(detail.starts_with("grant differs"), "{detail}");
+    assert!(detail.contains(&second.to_string()) && detail.contains(&third.to_string()), "{detail}");
+}
+
+#[test]
+fn two_grants_on_one_placement_are_caught_without_the_rules() {
+    let (mut book, [_, second, third]) = Book::story();
+    let (entry, at, grant) = grant_of(&book, second);
+    let twin = Effect::Granted(Grant { lease: third, ..grant });
+    book.drafts[entry].effects.insert(at + 1, twin);
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "no_slot_twice", entry);
+    assert!(detail.contains("same placement"), "{detail}");
+    assert_caught(&report, "replay_identical", entry);
+}
+
+#[test]
+fn a_grant_of_a_gpu_that_no_agent_showed_is_caught() {
+    let (mut book, [first, ..]) = Book::story();
+    let (entry, at, mut grant) = grant_of(&book, first);
+    grant.gpu.0[0] ^= 1;
+    book.drafts[entry].effects[at] = Effect::Granted(grant);
+    assert_caught(&audit(&book.seal()), "no_slot_twice", entry);
+}
+
+/// Changes the first bill line and seals.
+fn with_bill(change: impl Fn(&mut selion_api::lease::BillLine)) -> (Book, usize) {
+    let (mut book, _) = Book::story();
+    let (entry, at) = book.find(|effect| matches!(effect, Effect::Billed(_)));
+    let Effect::Billed(line) = &mut book.drafts[entry].effects[at] else {
+        unreachable!("it was just found");
+    };
+    change(line);
+    (book, entry)
+}
+
+#[test]
+fn the_bill_is_what_the_node_signed_for_and_a_unit_too_high_is_caught() {
+    let (book, entry) = with_bill(|line| {
+        assert_eq!((line.billable_ms, line.amount), (90_500, Amount(25_138)));
+        line.amount.0 += 1;
+    });
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "bills_recomputed", entry);
+    assert!(detail.contains("rounded down it is 25138"), "{detail}");
+    assert_caught(&report, "replay_identical", entry);
+}
+
+#[test]
+fn a_bill_for_more_time_than_lies_between_the_entries_is_caught() {
+    let (book, entry) = with_bill(|line| {
+        line.billable_ms = 91_001;
+        line.amount = line.rate.bill(line.billable_ms);
+    });
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "bills_recomputed", entry);
+    assert!(detail.contains("only 91000 ms"), "{detail}");
+}
+
+#[test]
+fn a_bill_for_more_time_than_the_node_signed_for_is_caught() {
+    let (book, entry) = with_bill(|line| {
+        line.billable_ms = 90_501;
+        line.amount = line.rate.bill(line.billable_ms);
+    });
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "bills_recomputed", entry);
+    assert!(detail.contains("signed for 90500 ms"), "{detail}");
+}
+
+#[test]
+fn a_bill_at_another_price_than_the_frozen_ask_is_caught() {
+    let (book, entry) = with_bill(|line| {
+        line.rate.0 += 1;
+        line.amount = line.rate.bill(line.billable_ms);
+    });
+    assert_caught(&audit(&book.seal()), "bills_recomputed", entry);
+}
+
+#[test]
+fn a_report_signed_by_another_nodes_key_is_caught() {
+    let (mut book, _) = Book::story();
+    let is_report = |draft: &super::book::Draft| matches!(draft.input, Input::Report(_));
+    let entry = book.drafts.iter().position(is_report).unwrap();
+    let Input::Report(signed) = &mut book.drafts[entry].input else {
+        unreachable!("it was just found");
+    };
+    *signed = sign(&key(11), signed.report.clone());
+    let report = audit(&book.seal());
+    assert_caught(&report, "signatures", entry);
+    assert!(named(&report, "replay_identical").ok, "only the signature is wrong");
+}
+
+#[test]
+fn a_request_that_another_renter_signed_is_caught() {
+    let (mut book, [first, ..]) = Book::story();
+    let entry = usize::try_from(first.seq).unwrap();
+    let Input::Request(asked) = &mut book.drafts[entry].input else {
+        panic!("the lease's first entry is its request");
+    };
+    asked.signature = Some(selion_api::Signature([7; 65]));
+    assert_caught(&audit(&book.seal()), "signatures", entry);
+}
+
+#[test]
+fn a_head_that_the_authority_did_not_sign_is_caught() {
+    let (mut book, _) = Book::story();
+    book.authority = key(2);
+    assert_caught(&audit(&book.seal()), "heads_signed", 0);
+}
+
+#[test]
+fn a_state_digest_that_the_rules_do_not_give_is_caught() {
+    let (mut book, _) = Book::story();
+    book.drafts[5].digest = Hash32([1; 32]);
+    assert_caught(&audit(&book.seal()), "state_digests", 5);
+}
+
+fn claim(cumulative: u64) -> ChainEvent {
+    ChainEvent::Claimed {
+        provider: Account([0x41; 20]),
+        renter: key(20).account(),
+        cumulative: Amount(cumulative),
+        paid: Amount(cumulative),
+    }
+}
+
+#[test]
+fn a_claim_of_what_was_billed_passes_and_a_unit_more_is_caught() {
+    let (mut book, _) = Book::story();
+    book.block(vec![claim(25_138)]);
+    assert!(audit(&book.seal()).ok);
+    let (mut book, _) = Book::story();
+    book.block(vec![claim(25_139)]);
+    let entry = book.drafts.len() - 1;
+    assert_caught(&audit(&book.seal()), "claims_covered", entry);
+}
+
+#[test]
+fn a_voucher_above_the_bills_is_caught() {
+    let (mut book, [first, ..]) = Book::story();
+    let ended =
+        |effect: &Effect| matches!(effect, Effect::Moved { lease, state: LeaseState::Ended, .. } if *lease == first);
+    let (entry, _) = book.find(ended);
+    let draft = &mut book.drafts[entry];
+    let due = draft.effects.iter_mut().find_map(|effect| match effect {
+        Effect::VoucherDue(due) => Some(due),
+        _ => None,
+    });
+    due.expect("the final bill calls for a voucher").cumulative.0 += 1;
+    assert_caught(&audit(&book.seal()), "claims_covered", entry);
+}

@@ -1,0 +1,387 @@
+//! The agent: one loop that brings what the node holds to what it should hold.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use selion_api::agent::{Desired, LogSource, MemberEvent};
+use selion_api::slice::Sandbox;
+use selion_api::{Account, NodeSpec, Reason};
+use selion_contracts::Signer;
+use selion_dataplane::Store;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::book::{Book, BookError};
+use crate::config::{Config, GpuSource};
+use crate::error::AgentError;
+use crate::event::Event;
+use crate::gpus::{Gpus, NvmlGpus, Simulated};
+use crate::keys;
+use crate::link::{Inbound, Link};
+use crate::logs::Logs;
+use crate::member::{self, Shared};
+use crate::member_key::MemberKey;
+use crate::money::keep_vouchers;
+use crate::reconcile::{Action, Held, Order, reconcile};
+use crate::reporter::{OnEvent, ReportError, Reporter};
+use crate::runtime::{ProcessRuntime, Runtime, probe, sandbox_name};
+use crate::spec::node_spec;
+
+/// How long a stopping agent waits for its last reports to be acknowledged.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// An opened node: its state, GPUs and runtime, and what it says it is. `run`, `join` and `doctor` begin with one.
+pub(crate) struct Node {
+    pub(crate) book: Arc<Book>,
+    pub(crate) gpus: Arc<Mutex<Box<dyn Gpus>>>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) spec: NodeSpec,
+}
+
+impl Node {
+    pub(crate) async fn open(config: &Config) -> Result<Self, AgentError> {
+        check(config)?;
+        let book = Arc::new(Book::open(&absolute(config)?)?);
+        let node = keys::node_of(book.node_key());
+        let mut gpus = open_gpus(&config.gpus, &node.0)?;
+        let facts = gpus.list()?;
+        if facts.is_empty() {
+            return Err(AgentError::NoGpus);
+        }
+        let exe = helper(config)?;
+        let probed = probe(book.dir(), &exe).await;
+        for (sandbox, why) in &probed.refused {
+            tracing::info!(sandbox = sandbox_name(*sandbox), why, "sandbox does not work here");
+        }
+        if probed.sandbox == Sandbox::None && nix::unistd::geteuid().is_root() {
+            book.let_through()?;
+        }
+        let grace = Duration::from_millis(config.stop_grace_ms);
+        let runtime = ProcessRuntime::new(probed.sandbox, &exe, grace)?;
+        let spec = node_spec(config, node, provider(config, &book)?, &facts, probed.sandbox);
+        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), spec })
+    }
+}
+
+/// The binary that answers to the hidden subcommand.
+fn helper(config: &Config) -> Result<PathBuf, AgentError> {
+    let own = || {
+        std::env::current_exe()
+            .map_err(|source| AgentError::System { what: "find this program's own file".into(), source })
+    };
+    config.sandbox_helper.clone().map_or_else(own, Ok)
+}
+
+/// Opens the configured GPUs.
+pub(crate) fn open_gpus(source: &GpuSource, node: &[u8]) -> Result<Box<dyn Gpus>, AgentError> {
+    Ok(match source {
+        GpuSource::Nvml => Box::new(NvmlGpus::open()?),
+        GpuSource::Simulated { models } => Box::new(Simulated::new(models, node)?),
+    })
+}
+
+/// The owner's account.
+pub(crate) fn provider(config: &Config, book: &Book) -> Result<Account, AgentError> {
+    match config.provider {
+        Some(account) => Ok(account),
+        None => Ok(provider_key(book)?.account()),
+    }
+}
+
+/// The owner's key, where it is kept on this box.
+pub(crate) fn provider_key(book: &Book) -> Result<Signer, BookError> {
+    Ok(Signer::open_or_create(&book.dir().join("provider.key"))?)
+}
+
+fn check(config: &Config) -> Result<(), AgentError> {
+    let fault = |text: &str| Err(AgentError::Config(text.into()));
+    if config.meter_ms == 0 {
+        return fault("meter_ms is 0; use 1000 to 60000");
+    }
+    if config.ports == 0 || config.port_base.checked_add(config.ports - 1).is_none() {
+        return fault("port_base and ports name no range of ports up to 65535");
+    }
+    if config.address.is_empty() {
+        return fault("address is empty; give the host name or IP at which other nodes reach this one");
+    }
+    Ok(())
+}
+
+fn absolute(config: &Config) -> Result<PathBuf, AgentError> {
+    std::path::absolute(&config.state_dir).map_err(|source| AgentError::System {
+        what: format!("find state directory {}", config.state_dir.display()),
+        source,
+    })
+}
+
+/// Runs the agent until `stop` is cancelled, then stops every member, reports and returns. Nothing is deregistered.
+/// `on_event` is told what happens; it must not block.
+///
+/// # Errors
+///
+/// [`AgentError`] if the agent cannot start, or can state nothing more (a full disk).
+pub async fn run(
+    config: Config,
+    stop: CancellationToken,
+    on_event: impl Fn(Event) + Send + Sync + 'static,
+) -> Result<(), AgentError> {
+    let node = Node::open(&config).await?;
+    let on_event: OnEvent = Arc::new(on_event);
+    on_event(Event::Up {
+        node: node.spec.node,
+        provider: node.spec.provider,
+        sandbox: node.spec.sandbox,
+        gpus: node.spec.gpus.len(),
+    });
+    let (inbound_in, inbound) = mpsc::channel(64);
+    let (outbound_in, outbound) = mpsc::channel(64);
+    let (voucher_in, vouchers) = mpsc::channel(64);
+    let (token_in, token) = watch::channel(None);
+    let logs = Logs::default();
+    let unlink = CancellationToken::new();
+    let link = Link {
+        url: config.controller.clone(),
+        pool: config.pool,
+        spec: node.spec.clone(),
+        book: Arc::clone(&node.book),
+        logs: logs.clone(),
+        token: token_in,
+        inbound: inbound_in,
+        outbound,
+        on_event: Arc::clone(&on_event),
+        stop: unlink.clone(),
+    };
+    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, Arc::clone(&on_event))?;
+    agent.close_interrupted().await?;
+    let cashier = tokio::spawn(keep_vouchers(
+        vouchers,
+        Arc::clone(&node.book),
+        config.chain_rpc.clone(),
+        node.spec.provider,
+        outbound_in,
+        Arc::clone(&on_event),
+    ));
+    let link = link.start().map_err(|source| AgentError::System { what: "start the link's thread".into(), source })?;
+    let ran = agent.serve(inbound, &stop).await;
+    on_event(Event::Stopping);
+    let ended = agent.end().await;
+    if ran.is_ok() && ended.is_ok() {
+        // Unacknowledged reports are sent at the next start.
+        let _ = tokio::time::timeout(FAREWELL, node.book.outbox().settled()).await;
+    }
+    unlink.cancel();
+    cashier.abort();
+    let unlinked = crate::staging::blocking(move || link.join()).await;
+    ran.and(ended)?;
+    unlinked.map_err(|_| AgentError::Fault("link"))
+}
+
+struct Agent {
+    shared: Arc<Shared>,
+    book: Arc<Book>,
+    vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
+    desired: Option<Desired>,
+    held: BTreeMap<MemberKey, Held>,
+    orders: BTreeMap<MemberKey, watch::Sender<Order>>,
+    members: JoinSet<(MemberKey, Result<(), ReportError>)>,
+}
+
+impl Agent {
+    fn new(
+        config: &Config,
+        node: &Node,
+        logs: Logs,
+        token: watch::Receiver<Option<String>>,
+        vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
+        on_event: OnEvent,
+    ) -> Result<Self, AgentError> {
+        let book = Arc::clone(&node.book);
+        let leases = book.leases();
+        clear(&leases)?;
+        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let shared = Shared {
+            gpus: Arc::clone(&node.gpus),
+            runtime: Arc::clone(&node.runtime),
+            store: Store::open(book.content())?,
+            reporter: Reporter::new(Arc::clone(&book), on_event),
+            logs,
+            gateway: config.controller.clone(),
+            token,
+            leases,
+            hidden: home.into_iter().chain([book.dir().to_owned()]).collect(),
+            meter: Duration::from_millis(config.meter_ms),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            book,
+            vouchers,
+            desired: None,
+            held: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            members: JoinSet::new(),
+        })
+    }
+
+    /// States the end of every member that the agent's own end interrupted: its command died with the agent, at the
+    /// latest when the meter was last read.
+    async fn close_interrupted(&mut self) -> Result<(), AgentError> {
+        let (open, ended) = self.book.outbox().members();
+        for report in &open {
+            let runs = matches!(report.event, MemberEvent::Running | MemberEvent::Metered);
+            let event = if runs {
+                MemberEvent::Exited { code: 137, outputs: None }
+            } else {
+                MemberEvent::Failed { reason: Reason::RuntimeFailed }
+            };
+            let key = MemberKey::of_report(report);
+            self.shared.logs.push(
+                key,
+                LogSource::Agent,
+                "the agent was restarted; the member did not outlive it".into(),
+            );
+            self.shared.logs.close(key);
+            let end = selion_api::agent::Report { event, ..report.clone() };
+            self.shared.reporter.make(end, None).await.map_err(statement)?;
+        }
+        for report in open {
+            let key = MemberKey::of_report(&report);
+            self.held.insert(key, over(report.gpu, report.slot));
+        }
+        for key in ended {
+            self.held.entry(key).or_insert_with(|| over(selion_api::GpuId([0; 16]), selion_api::Slot::Whole));
+        }
+        Ok(())
+    }
+
+    async fn serve(
+        &mut self,
+        mut inbound: mpsc::Receiver<Inbound>,
+        stop: &CancellationToken,
+    ) -> Result<(), AgentError> {
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                message = inbound.recv() => match message {
+                    Some(Inbound::Desired(desired)) => self.take(desired).await?,
+                    Some(Inbound::Voucher(voucher)) => {
+                        if self.vouchers.try_send(voucher).is_err() {
+                            tracing::warn!("too many vouchers wait for the chain; the controller will send this one again");
+                        }
+                    }
+                    None => return Err(AgentError::Fault("link")),
+                },
+                Some(ended) = self.members.join_next() => {
+                    self.note(ended)?;
+                    self.pass().await?;
+                }
+            }
+        }
+    }
+
+    /// A new desired state, if it is not older than the one we follow.
+    async fn take(&mut self, desired: Desired) -> Result<(), AgentError> {
+        let age = |desired: &Desired| (desired.fence, desired.generation);
+        if self.desired.as_ref().is_some_and(|now| age(&desired) < age(now)) {
+            tracing::info!(generation = desired.generation, "an older desired state is ignored");
+            return Ok(());
+        }
+        self.desired = Some(desired);
+        self.pass().await
+    }
+
+    /// One pass of the loop.
+    async fn pass(&mut self) -> Result<(), AgentError> {
+        let Some(desired) = &self.desired else { return Ok(()) };
+        for action in reconcile(&desired.assignments, &self.held) {
+            match action {
+                Action::Stop(key) => self.order(key, Order::Stop),
+                Action::Start(key) => self.order(key, Order::Start),
+                Action::Forget(key) => {
+                    self.held.remove(&key);
+                    self.orders.remove(&key);
+                }
+                Action::Prepare(assignment) => self.prepare(*assignment),
+                Action::Refuse(assignment) => {
+                    let key = MemberKey::of(&assignment);
+                    let line = "told to run what was never prepared here; it might run twice, so it does not run";
+                    self.shared.logs.push(key, LogSource::Agent, line.into());
+                    self.shared.logs.close(key);
+                    self.held.insert(key, over(assignment.gpu, assignment.slot.clone()));
+                    let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };
+                    self.shared.reporter.report(&assignment, event, 0, None).await.map_err(statement)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, key: MemberKey, order: Order) {
+        if let Some(held) = self.held.get_mut(&key) {
+            held.order = order;
+        }
+        if let Some(orders) = self.orders.get(&key) {
+            orders.send_replace(order);
+        }
+    }
+
+    fn prepare(&mut self, assignment: selion_api::agent::Assignment) {
+        let key = MemberKey::of(&assignment);
+        let (orders_in, orders) = watch::channel(Order::Prepare);
+        let held = Held { order: Order::Prepare, ended: false, gpu: assignment.gpu, slot: assignment.slot.clone() };
+        self.held.insert(key, held);
+        self.orders.insert(key, orders_in);
+        let shared = Arc::clone(&self.shared);
+        self.members.spawn(async move { (key, member::drive(shared, assignment, orders).await) });
+    }
+
+    fn note(
+        &mut self,
+        ended: Result<(MemberKey, Result<(), ReportError>), tokio::task::JoinError>,
+    ) -> Result<(), AgentError> {
+        let (key, lived) = ended.map_err(|error| {
+            tracing::error!(%error, "a member's task failed");
+            AgentError::Fault("member")
+        })?;
+        lived.map_err(statement)?;
+        if let Some(held) = self.held.get_mut(&key) {
+            held.ended = true;
+        }
+        self.orders.remove(&key);
+        Ok(())
+    }
+
+    /// Stops every member and waits for their last reports.
+    async fn end(&mut self) -> Result<(), AgentError> {
+        let keys: Vec<MemberKey> = self.orders.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.order(key, Order::Stop));
+        let mut result = Ok(());
+        while let Some(ended) = self.members.join_next().await {
+            result = result.and(self.note(ended));
+        }
+        result
+    }
+}
+
+fn over(gpu: selion_api::GpuId, slot: selion_api::Slot) -> Held {
+    Held { order: Order::Stop, ended: true, gpu, slot }
+}
+
+fn statement(error: ReportError) -> AgentError {
+    match error {
+        ReportError::Outbox(error) => AgentError::Book(error.into()),
+        ReportError::NoPool => AgentError::Fault("link (it passed an assignment before a pool was known)"),
+    }
+}
+
+/// Removes what members of an earlier life left behind.
+fn clear(leases: &std::path::Path) -> Result<(), AgentError> {
+    let failed = |source| AgentError::System { what: format!("clear {}", leases.display()), source };
+    for entry in std::fs::read_dir(leases).map_err(failed)? {
+        let base = entry.map_err(failed)?.path();
+        crate::runtime::Rooms::remove_at(&base).map_err(failed)?;
+    }
+    Ok(())
+}

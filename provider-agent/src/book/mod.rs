@@ -1,0 +1,296 @@
+//! What an agent must not forget: its keys, its unacknowledged reports, the highest fence and head it saw, its money.
+//!
+//! ```text
+//! STATE/               mode 0700
+//!   node.key           signs reports; its address is the node's id      0600
+//!   provider.key       owns the stake, unless the owner keeps it elsewhere
+//!   outbox             reports that the log may not have yet
+//!   marks.json         pool, highest fence, highest head
+//!   vouchers/          the latest voucher of every renter
+//!   content/           content store          leases/   rooms of members
+//! ```
+
+mod journal;
+mod marks;
+mod outbox;
+mod vouchers;
+
+pub use marks::Marks;
+pub use outbox::{Outbox, OutboxError};
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use selion_api::agent::{Desired, Fence, Head, SignedHead, SignedVoucher};
+use selion_api::commit::PoolId;
+
+use selion_contracts::{Signer, SignerError};
+
+/// Why the agent's state cannot be used, or a message contradicts it.
+#[derive(Debug, thiserror::Error)]
+pub enum BookError {
+    /// The file system's.
+    #[error("agent state at {}", path.display())]
+    Io {
+        /// File or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A key cannot be used.
+    #[error(transparent)]
+    Key(#[from] SignerError),
+    /// The outbox cannot be used.
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
+    /// A file is not what we wrote.
+    #[error("{} is damaged ({detail}); restore the state directory, or remove the file if the pool is a new one", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// Another agent runs on the same state.
+    #[error("another agent uses {}; stop it, or give this one a --state-dir of its own", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The state belongs to another pool.
+    #[error(
+        "this state directory belongs to pool {had:?}, the controller speaks for {got:?}; use the right --controller or a new --state-dir"
+    )]
+    OtherPool {
+        /// Pinned.
+        had: PoolId,
+        /// Offered.
+        got: PoolId,
+    },
+    /// A decision of a controller that was replaced.
+    #[error(
+        "fence {got:?} is below {had:?}, which this node obeyed: another controller took over; the old one must stop"
+    )]
+    StaleFence {
+        /// Obeyed.
+        had: Fence,
+        /// Offered.
+        got: Fence,
+    },
+    /// The log shrank or was rewritten.
+    #[error(
+        "the controller shows log head {got} after {had}: its log is no extension of what this node was shown; restore the newest log before it may decide again"
+    )]
+    HeadBack {
+        /// Seen, as size and root.
+        had: String,
+        /// Offered.
+        got: String,
+    },
+}
+
+/// The durable state of one agent.
+#[derive(Debug)]
+pub struct Book {
+    dir: PathBuf,
+    node: Signer,
+    marks: std::sync::Mutex<Marks>,
+    outbox: Outbox,
+    /// Held for the life of the agent.
+    _lock: nix::fcntl::Flock<File>,
+}
+
+impl Book {
+    /// Opens the state in `dir`, making it, and the node's key, where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError`].
+    pub fn open(dir: &Path) -> Result<Self, BookError> {
+        make_private(dir)?;
+        let lock_path = dir.join("lock");
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(|source| at(&lock_path, source))?;
+        let lock = nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockExclusiveNonblock)
+            .map_err(|_| BookError::InUse { path: dir.to_owned() })?;
+        let book = Self {
+            node: Signer::open_or_create(&dir.join("node.key"))?,
+            marks: std::sync::Mutex::new(Marks::read(&dir.join("marks.json"))?),
+            outbox: Outbox::open(&dir.join("outbox"))?,
+            dir: dir.to_owned(),
+            _lock: lock,
+        };
+        for folder in [book.leases(), book.vouchers()] {
+            fs::create_dir_all(&folder).map_err(|source| at(&folder, source))?;
+        }
+        Ok(book)
+    }
+
+    /// Lets other users pass through to the members' rooms, and nowhere else: bare children of root run as nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`].
+    pub fn let_through(&self) -> Result<(), BookError> {
+        fs::create_dir_all(self.content()).map_err(|source| at(&self.content(), source))?;
+        let modes =
+            [(self.content(), 0o700), (self.vouchers(), 0o700), (self.leases(), 0o711), (self.dir.clone(), 0o711)];
+        for (folder, mode) in modes {
+            fs::set_permissions(&folder, Permissions::from_mode(mode)).map_err(|source| at(&folder, source))?;
+        }
+        Ok(())
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The node's key.
+    #[must_use]
+    pub fn node_key(&self) -> &Signer {
+        &self.node
+    }
+
+    /// Reports on their way.
+    #[must_use]
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Where members live.
+    #[must_use]
+    pub fn leases(&self) -> PathBuf {
+        self.dir.join("leases")
+    }
+
+    /// The content store's folder.
+    #[must_use]
+    pub fn content(&self) -> PathBuf {
+        self.dir.join("content")
+    }
+
+    fn vouchers(&self) -> PathBuf {
+        self.dir.join("vouchers")
+    }
+
+    fn marks(&self) -> std::sync::MutexGuard<'_, Marks> {
+        self.marks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What was seen so far.
+    #[must_use]
+    pub fn seen(&self) -> Marks {
+        self.marks().clone()
+    }
+
+    /// Accepts `pool` if the state belongs to it or, so far, to none.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::OtherPool`]; [`BookError::Io`].
+    pub fn pin_pool(&self, pool: PoolId) -> Result<(), BookError> {
+        let mut marks = self.marks();
+        match marks.pool {
+            Some(had) if had == pool => Ok(()),
+            Some(had) => Err(BookError::OtherPool { had, got: pool }),
+            None => marks.update(&self.dir.join("marks.json"), |marks| marks.pool = Some(pool)),
+        }
+    }
+
+    /// Checks that `desired` comes from a controller that may still decide, and remembers its fence on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::StaleFence`]; [`BookError::Io`].
+    pub fn admit(&self, desired: &Desired) -> Result<(), BookError> {
+        let mut marks = self.marks();
+        let (had, got) = (marks.fence, desired.fence);
+        if got < had {
+            return Err(BookError::StaleFence { had, got });
+        }
+        if got > had {
+            marks.update(&self.dir.join("marks.json"), |marks| marks.fence = got)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that `head` extends, as far as sizes tell, the highest head seen, and remembers it on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::HeadBack`]; [`BookError::Io`].
+    pub fn see_head(&self, head: SignedHead) -> Result<(), BookError> {
+        let mut marks = self.marks();
+        if let Some(had) = marks.head {
+            let same_size = head.head.size == had.head.size;
+            if head.head.size < had.head.size || (same_size && head.head.root != had.head.root) {
+                let text = |head: &Head| format!("{} entries, root {}", head.size, head.root);
+                return Err(BookError::HeadBack { had: text(&had.head), got: text(&head.head) });
+            }
+            if same_size {
+                return Ok(());
+            }
+        }
+        marks.update(&self.dir.join("marks.json"), |marks| marks.head = Some(head))
+    }
+
+    /// Keeps `voucher` if it is worth more than the one there is; on return it, or a better one, is on disk.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`]; [`BookError::Damaged`].
+    pub fn keep_voucher(&self, voucher: &SignedVoucher) -> Result<(), BookError> {
+        vouchers::keep(&self.vouchers(), voucher)
+    }
+
+    /// The latest voucher of every renter.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`]; [`BookError::Damaged`].
+    pub fn all_vouchers(&self) -> Result<Vec<SignedVoucher>, BookError> {
+        vouchers::all(&self.vouchers())
+    }
+}
+
+/// Makes `dir` and lets nobody but its owner in.
+///
+/// # Errors
+///
+/// [`BookError::Io`].
+pub fn make_private(dir: &Path) -> Result<(), BookError> {
+    fs::create_dir_all(dir).map_err(|source| at(dir, source))?;
+    fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(|source| at(dir, source))
+}
+
+fn at(path: &Path, source: io::Error) -> BookError {
+    BookError::Io { path: path.to_owned(), source }
+}
+
+/// Replaces the file at `path` whole or not at all, and survives a power cut on return.
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), BookError> {
+    let beside = path.with_extension("new");
+    let written = File::create(&beside)
+        .and_then(|mut file| {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()));
+    written.map_err(|source| at(path, source))
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+//! What the owner sets.
+
+use std::path::PathBuf;
+
+use selion_api::{Account, Address, Rate};
+use serde::{Deserialize, Serialize};
+
+/// Configuration of one agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Base URL of the controller, e.g. `http://127.0.0.1:7800`.
+    pub controller: String,
+    /// JSON-RPC URL of the chain, e.g. `http://127.0.0.1:8545`.
+    pub chain_rpc: String,
+    /// The pool's Controller contract.
+    pub pool: Option<Address>,
+    /// Where keys, reports and content are kept; one for each agent.
+    pub state_dir: PathBuf,
+    /// Which GPUs are offered.
+    pub gpus: GpuSource,
+    /// Asks.
+    pub prices: Prices,
+    /// The owner's account, if its key is kept elsewhere. Otherwise the account of `STATE/provider.key`.
+    pub provider: Option<Account>,
+    /// Host or IP at which members of a gang reach each other.
+    pub address: String,
+    /// First port given to members.
+    pub port_base: u16,
+    /// How many ports may be given.
+    pub ports: u16,
+    /// CPU on offer in thousandths of a core; all there is if not set.
+    pub cpu_milli: Option<u32>,
+    /// Memory on offer in bytes; all there is if not set.
+    pub ram_bytes: Option<u64>,
+    /// Where the machine stands, as the owner states it.
+    pub region: String,
+    /// Milliseconds between readings of a running member's meter.
+    pub meter_ms: u64,
+    /// Milliseconds a stopped command may take before it is killed.
+    pub stop_grace_ms: u64,
+    /// Binary that answers to [`SANDBOX_COMMAND`](crate::SANDBOX_COMMAND); this program if not set.
+    pub sandbox_helper: Option<PathBuf>,
+    /// Stake that [`join`](crate::join()) registers with, in token base units.
+    pub stake: u64,
+    /// On a development chain: give the provider's account gas and tokens.
+    pub dev_fund: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            controller: "http://127.0.0.1:7800".into(),
+            chain_rpc: "http://127.0.0.1:8545".into(),
+            pool: None,
+            state_dir: PathBuf::from("agent-state"),
+            gpus: GpuSource::Nvml,
+            prices: Prices::default(),
+            provider: None,
+            address: "127.0.0.1".into(),
+            port_base: 20_000,
+            ports: 1_000,
+            cpu_milli: None,
+            ram_bytes: None,
+            region: String::new(),
+            meter_ms: 10_000,
+            stop_grace_ms: 3_000,
+            sandbox_helper: None,
+            stake: 0,
+            dev_fund: false,
+        }
+    }
+}
+
+/// Which GPUs are offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum GpuSource {
+    /// The real GPUs of this machine.
+    Nvml,
+    /// Simulated ones, by model name.
+    Simulated {
+        /// E.g. `["H100 80GB", "RTX 4090 24GB"]`.
+        models: Vec<String>,
+    },
+}
+
+/// Asks of the owner. What is not set follows from [`Prices::per_work`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Prices {
+    /// Ask per hour for the work of one A100 80GB: the whole of a GPU costs its work times this.
+    pub per_work: Rate,
+    /// Ask per hour for a whole GPU, by model name.
+    pub whole: std::collections::BTreeMap<String, Rate>,
+    /// Ask per hour for a whole GPU in shares, in thousandths of its whole rate.
+    pub share_permille: u64,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Self { per_work: Rate(1_000_000), whole: std::collections::BTreeMap::new(), share_permille: 1_000 }
+    }
+}

@@ -1,0 +1,191 @@
+//! Joining a pool: provider with stake, node key, offer; each only if the chain does not have it yet.
+
+use selion_api::{Account, Address, Amount, Hash32, NodeId};
+use selion_contracts::{BlockTag, Pool, PoolError, Rpc, RpcError, Signer, SignerError};
+use serde::Serialize;
+
+use crate::agent::{Node, provider_key};
+use crate::book::BookError;
+use crate::config::Config;
+use crate::error::AgentError;
+
+/// Wei that a development chain gives a provider: ten coins.
+const DEV_WEI: u128 = 10_000_000_000_000_000_000;
+/// Token base units that a development chain gives beyond the stake.
+const DEV_TOKENS: u64 = 1_000_000;
+
+/// Why a node could not join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The node itself does not open.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// No pool is configured.
+    #[error("no pool is set; give --pool ADDRESS (the pool's Controller contract)")]
+    NoPool,
+    /// The chain or the pool's contracts failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The owner's key is not on this box.
+    #[error(
+        "provider {wanted} must sign, but the key here is {here}'s; register node {node} with the owner's own wallet, or leave `provider` unset"
+    )]
+    NotOurKey {
+        /// As configured.
+        wanted: Account,
+        /// Of `STATE/provider.key`.
+        here: Account,
+        /// The node to register.
+        node: NodeId,
+    },
+    /// The node key is bound to another owner.
+    #[error("node {node} belongs to provider {owner}; use that provider's key, or a new --state-dir")]
+    OtherOwner {
+        /// The node.
+        node: NodeId,
+        /// On chain.
+        owner: Account,
+    },
+    /// The account cannot pay for a transaction.
+    #[error(
+        "account {account} has no gas on chain {chain_id}; send it some coins (on a development chain: --dev-fund)"
+    )]
+    NoGas {
+        /// Whose.
+        account: Account,
+        /// Where.
+        chain_id: u64,
+    },
+    /// The account cannot pay the stake.
+    #[error(
+        "account {account} has {have} of the pool's token, the stake is {need}; send it the rest (on a development chain: --dev-fund)"
+    )]
+    NoStake {
+        /// Whose.
+        account: Account,
+        /// Base units it has.
+        have: u128,
+        /// Base units of the stake.
+        need: Amount,
+    },
+    /// The node key did not sign.
+    #[error(transparent)]
+    Sign(#[from] SignerError),
+    /// The state is bound to another pool.
+    #[error(transparent)]
+    Book(#[from] BookError),
+}
+
+impl From<RpcError> for JoinError {
+    fn from(error: RpcError) -> Self {
+        Self::Pool(error.into())
+    }
+}
+
+/// What the chain has now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Joined {
+    /// The node.
+    pub node: NodeId,
+    /// Its owner.
+    pub provider: Account,
+    /// Hash of the spec in the offer.
+    pub spec_hash: Hash32,
+    /// Transactions sent by this call, in order; none if everything was there.
+    pub transactions: Vec<Hash32>,
+}
+
+/// Registers provider, node and offer where the chain does not have them, and waits for each. Calling it again does
+/// nothing more.
+///
+/// # Errors
+///
+/// [`JoinError`]; what was registered before the failure stays.
+pub async fn join(config: &Config) -> Result<Joined, JoinError> {
+    let address = config.pool.ok_or(JoinError::NoPool)?;
+    let pool = Pool::open(Rpc::new(&config.chain_rpc)?, address).await?;
+    let node = Node::open(config).await?;
+    node.book.pin_pool(selion_api::commit::PoolId { chain_id: pool.chain_id, controller: address })?;
+    let owner = provider_key(&node.book)?;
+    if owner.account() != node.spec.provider {
+        return Err(JoinError::NotOurKey { wanted: node.spec.provider, here: owner.account(), node: node.spec.node });
+    }
+    let mut joining = Joining { config, pool, owner, sent: Vec::new() };
+    joining.provider().await?;
+    joining.node(node.spec.node, node.book.node_key()).await?;
+    let spec_hash = node.spec.hash();
+    joining.offer(node.spec.node, spec_hash, node.spec.classes()).await?;
+    Ok(Joined { node: node.spec.node, provider: node.spec.provider, spec_hash, transactions: joining.sent })
+}
+
+struct Joining<'a> {
+    config: &'a Config,
+    pool: Pool,
+    owner: Signer,
+    sent: Vec<Hash32>,
+}
+
+impl Joining<'_> {
+    async fn provider(&mut self) -> Result<(), JoinError> {
+        let account = self.owner.account();
+        if self.pool.provider(account, BlockTag::Latest).await?.is_some() {
+            return Ok(());
+        }
+        let least = self.pool.terms(BlockTag::Latest).await?.min_stake;
+        let stake = Amount(self.config.stake).max(least);
+        if self.config.dev_fund {
+            self.fund(account, stake).await?;
+        }
+        let have = self.pool.token_balance(Address(account.0), BlockTag::Latest).await?;
+        if have < u128::from(stake.0) {
+            return Err(JoinError::NoStake { account, have, need: stake });
+        }
+        if stake > Amount::ZERO {
+            self.send(self.pool.approve_controller()).await?;
+        }
+        self.send(self.pool.register_provider(Address(account.0), stake)).await
+    }
+
+    /// Development chains only: gas out of nothing, tokens that anyone may mint.
+    async fn fund(&mut self, account: Account, stake: Amount) -> Result<(), JoinError> {
+        if self.pool.rpc.balance(account).await? < DEV_WEI {
+            self.pool.rpc.set_balance(account, DEV_WEI).await?;
+        }
+        let want = u128::from(stake.0.saturating_add(DEV_TOKENS));
+        let have = self.pool.token_balance(Address(account.0), BlockTag::Latest).await?;
+        if have < want {
+            self.send(self.pool.mint(Address(account.0), want - have)).await?;
+        }
+        Ok(())
+    }
+
+    async fn node(&mut self, node: NodeId, key: &Signer) -> Result<(), JoinError> {
+        let record = self.pool.node(node, BlockTag::Latest).await?;
+        match record.provider {
+            Some(owner) if owner == self.owner.account() => Ok(()),
+            Some(owner) => Err(JoinError::OtherOwner { node, owner }),
+            None => {
+                let consent = self.pool.sign_node_binding(key, self.owner.account(), record.nonce)?;
+                self.send(self.pool.register_node(node, &consent)).await
+            }
+        }
+    }
+
+    async fn offer(&mut self, node: NodeId, spec_hash: Hash32, classes: u8) -> Result<(), JoinError> {
+        let offer = self.pool.offer(node, BlockTag::Latest).await?;
+        if offer.is_some_and(|offer| offer.spec_hash == spec_hash && offer.classes == classes) {
+            return Ok(());
+        }
+        self.send(self.pool.set_offer(node, spec_hash, classes, "")).await
+    }
+
+    async fn send(&mut self, call: selion_contracts::write::Call) -> Result<(), JoinError> {
+        let account = self.owner.account();
+        if self.pool.rpc.balance(account).await? == 0 {
+            return Err(JoinError::NoGas { account, chain_id: self.pool.chain_id });
+        }
+        let receipt = self.pool.send(&self.owner, call).await?;
+        self.sent.push(receipt.tx);
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! The provider agent: one loop over traits.
+//!
+//! [`run`] opens one outbound link to the controller, receives the node's *desired state*, and brings the node there:
+//! [`gpus`] makes slices, `staging` brings verified data, [`runtime`] runs commands apart from the machine, `meter`
+//! counts, and signed reports go to the [`book`]'s outbox before they go anywhere else.
+//!
+//! Invariants: nothing is stated that is not on disk; a lower fence is never obeyed; no member runs in a weaker
+//! sandbox than the node's spec says; a member that may have run once is not run again.
+
+mod agent;
+pub mod book;
+mod config;
+mod doctor;
+mod error;
+mod event;
+pub mod gpus;
+mod join;
+mod keys;
+mod link;
+mod logs;
+mod member;
+mod member_key;
+mod meter;
+mod money;
+mod outputs;
+mod reconcile;
+mod reporter;
+pub mod runtime;
+mod spec;
+mod staging;
+#[cfg(test)]
+mod testing;
+
+pub use agent::run;
+pub use config::{Config, GpuSource, Prices};
+pub use doctor::{Check, doctor};
+pub use error::{AgentError, chain};
+pub use event::Event;
+pub use join::{JoinError, Joined, join};
+pub use link::LinkError;
+pub use member_key::MemberKey;
+pub use meter::Meter;
+pub use runtime::{SANDBOX_COMMAND, sandbox_main};

@@ -1,0 +1,194 @@
+//! The link: one outbound WebSocket, opened again for ever, on a thread of its own so that no work can delay a
+//! heartbeat.
+
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selion_api::agent::{Desired, SignedVoucher, ToController};
+use selion_api::{Address, NodeSpec, Reason};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::book::{Book, BookError};
+use crate::error::chain;
+use crate::event::Event;
+use crate::logs::Logs;
+use crate::reporter::OnEvent;
+
+/// First and longest pause between two tries.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// A link that lived this long was a good one: the next pause is short again.
+const GOOD: Duration = Duration::from_secs(5);
+
+/// What the link brings to the agent.
+#[derive(Debug)]
+pub(crate) enum Inbound {
+    /// What the node should hold; its fence was checked.
+    Desired(Desired),
+    /// Money; not checked yet.
+    Voucher(SignedVoucher),
+}
+
+/// Why a link ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The controller's URL cannot be used.
+    #[error("controller URL `{url}` must begin with http:// or https://")]
+    BadUrl {
+        /// As configured.
+        url: String,
+    },
+    /// No connection.
+    #[error("cannot reach the controller at {url}; check that it runs and that --controller is right")]
+    Connect {
+        /// Where.
+        url: String,
+        /// Why.
+        #[source]
+        source: Box<tokio_tungstenite::tungstenite::Error>,
+    },
+    /// The connection broke.
+    #[error("the link broke")]
+    Broken(#[source] Box<tokio_tungstenite::tungstenite::Error>),
+    /// The other side closed it.
+    #[error("the controller closed the link")]
+    Closed,
+    /// Nothing came for too long.
+    #[error("the controller did not {what} within {} s", after.as_secs())]
+    Silent {
+        /// What it should have done.
+        what: &'static str,
+        /// For how long.
+        after: Duration,
+    },
+    /// The other side speaks another version.
+    #[error(
+        "the controller speaks version {theirs} of the link, this agent version {ours}; update the older of the two"
+    )]
+    Version {
+        /// The controller's.
+        theirs: u16,
+        /// Ours.
+        ours: u16,
+    },
+    /// Another pool than the configured one.
+    #[error("the controller speaks for pool {theirs}, this agent is set to {ours}; correct --pool or --controller")]
+    WrongPool {
+        /// The controller's contract.
+        theirs: Address,
+        /// As configured.
+        ours: Address,
+    },
+    /// A message that makes no sense here.
+    #[error("the controller sent {0}; is it a Selion controller of this version?")]
+    Nonsense(String),
+    /// The controller will not have this node.
+    #[error("the controller refused this node ({reason}): {detail}")]
+    Refused {
+        /// Its reason.
+        reason: Reason,
+        /// What to do.
+        detail: String,
+    },
+    /// What it said contradicts what this node saw, or our own state failed.
+    #[error(transparent)]
+    Book(#[from] BookError),
+    /// The hello could not be signed.
+    #[error("the hello could not be signed")]
+    Sign(#[from] selion_contracts::SignerError),
+}
+
+/// One agent's link.
+pub(crate) struct Link {
+    pub(crate) url: String,
+    pub(crate) pool: Option<Address>,
+    pub(crate) spec: NodeSpec,
+    pub(crate) book: Arc<Book>,
+    pub(crate) logs: Logs,
+    pub(crate) token: watch::Sender<Option<String>>,
+    pub(crate) inbound: mpsc::Sender<Inbound>,
+    pub(crate) outbound: mpsc::Receiver<ToController>,
+    pub(crate) on_event: OnEvent,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Link {
+    /// Starts it on a thread of its own, which ends when `stop` is cancelled.
+    pub(crate) fn start(mut self) -> std::io::Result<std::thread::JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let body = move || runtime.block_on(self.keep());
+        std::thread::Builder::new().name("selion-link".into()).spawn(body)
+    }
+
+    async fn keep(&mut self) {
+        let stop = self.stop.clone();
+        let mut pause = PAUSE.0;
+        loop {
+            let began = Instant::now();
+            let ended = tokio::select! {
+                () = stop.cancelled() => return,
+                ended = session::hold(self) => ended,
+            };
+            if began.elapsed() >= GOOD {
+                pause = PAUSE.0;
+            }
+            let Err(error) = ended else { return };
+            let why = chain(&error);
+            tracing::warn!(why, "link down; trying again");
+            if let LinkError::Refused { reason, detail } = error {
+                pause = PAUSE.1;
+                (self.on_event)(Event::Refused { reason, detail });
+            }
+            (self.on_event)(Event::LinkLost { why });
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(jittered(pause)) => {}
+            }
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+}
+
+/// Between half of `pause` and all of it, so that a thousand agents do not come back in step.
+fn jittered(pause: Duration) -> Duration {
+    let mut random = [0; 2];
+    // Without randomness the full pause is as good as any.
+    let part = getrandom::fill(&mut random).map_or(u16::MAX, |()| u16::from_le_bytes(random));
+    pause / 2 + pause / 2 * u32::from(part) / u32::from(u16::MAX)
+}
+
+/// The WebSocket's address for a controller at `base`.
+pub(crate) fn link_url(base: &str) -> Result<String, LinkError> {
+    let base = base.trim_end_matches('/');
+    let bad = || LinkError::BadUrl { url: base.into() };
+    let (scheme, rest) = base.split_once("://").ok_or_else(bad)?;
+    match scheme {
+        "http" => Ok(format!("ws://{rest}/v1/link")),
+        "https" => Ok(format!("wss://{rest}/v1/link")),
+        _ => Err(bad()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_follows_the_controllers_scheme() {
+        assert_eq!(link_url("http://a:1/").unwrap(), "ws://a:1/v1/link");
+        assert_eq!(link_url("https://a/x").unwrap(), "wss://a/x/v1/link");
+        assert!(link_url("a:1").is_err());
+        assert!(link_url("ftp://a").is_err());
+    }
+
+    #[test]
+    fn a_pause_is_jittered_within_its_half() {
+        for _ in 0..100 {
+            let pause = jittered(Duration::from_secs(1));
+            assert!((Duration::from_millis(500)..=Duration::from_secs(1)).contains(&pause));
+        }
+    }
+}

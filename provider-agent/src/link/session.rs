@@ -1,0 +1,252 @@
+//! One connection, from the challenge to its end.
+
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use selion_api::agent::{HEARTBEAT_MS, Hello, LINK_VERSION, MAX_MESSAGE, SignedHello, ToAgent, ToController};
+use selion_api::commit::PoolId;
+use selion_api::{Hash32, Signature};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Bytes, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+
+use super::{Inbound, Link, LinkError, link_url};
+use crate::event::Event;
+use crate::keys;
+
+/// Longest wait for the connection and for each step of the greeting.
+const STEP: Duration = Duration::from_secs(5);
+/// A link on which nothing came for this long is given up.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Longest time that one message may take to leave.
+const SEND: Duration = Duration::from_secs(10);
+/// Log chunks sent before other things get their turn.
+const CHUNKS: usize = 16;
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+struct Session<'a> {
+    link: &'a mut Link,
+    socket: Socket,
+    /// Reports up to here were sent or are acknowledged.
+    sent: u64,
+    heard: Instant,
+}
+
+/// Connects, greets, and holds the link until it ends. `Ok` only if the agent itself is gone.
+pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
+    let url = link_url(&link.url)?;
+    let config = WebSocketConfig::default().max_message_size(Some(MAX_MESSAGE)).max_frame_size(Some(MAX_MESSAGE));
+    let connecting = connect_async_with_config(url.as_str(), Some(config), true);
+    let silent = |what| LinkError::Silent { what, after: STEP };
+    let connected = timeout(STEP, connecting).await.map_err(|_| silent("answer"))?;
+    let (socket, _) = connected.map_err(|source| LinkError::Connect { url, source: Box::new(source) })?;
+    let mut session = Session { link, socket, sent: 0, heard: Instant::now() };
+    timeout(STEP * 2, session.greet()).await.map_err(|_| silent("finish the greeting"))??;
+    (session.link.on_event)(Event::Linked);
+    session.talk().await
+}
+
+impl Session<'_> {
+    /// Challenge, hello, welcome.
+    async fn greet(&mut self) -> Result<(), LinkError> {
+        let (pool, nonce) = match self.receive().await? {
+            ToAgent::Challenge { version, pool, nonce } => {
+                check_version(version)?;
+                (pool, nonce)
+            }
+            ToAgent::Refused { reason, detail } => return Err(LinkError::Refused { reason, detail }),
+            other => return Err(unexpected("before the challenge", &other)),
+        };
+        self.check_pool(pool)?;
+        let hello = self.hello(&pool, nonce)?;
+        self.send(&ToController::Hello(hello)).await?;
+        match self.receive().await? {
+            ToAgent::Welcome { token, last_seq, head } => {
+                if let Some(head) = head {
+                    self.link.book.see_head(head)?;
+                }
+                self.link.book.outbox().acknowledge(last_seq).map_err(crate::book::BookError::from)?;
+                self.sent = last_seq;
+                self.link.token.send_replace(Some(token));
+                Ok(())
+            }
+            ToAgent::Refused { reason, detail } => Err(LinkError::Refused { reason, detail }),
+            other => Err(unexpected("instead of a welcome", &other)),
+        }
+    }
+
+    fn check_pool(&self, pool: PoolId) -> Result<(), LinkError> {
+        match self.link.pool {
+            Some(ours) if ours != pool.controller => Err(LinkError::WrongPool { theirs: pool.controller, ours }),
+            _ => Ok(self.link.book.pin_pool(pool)?),
+        }
+    }
+
+    fn hello(&self, pool: &PoolId, nonce: Hash32) -> Result<SignedHello, LinkError> {
+        let book = &self.link.book;
+        let seen = book.seen();
+        let hello = Hello {
+            version: LINK_VERSION,
+            nonce,
+            spec: self.link.spec.clone(),
+            fence: seen.fence,
+            head: seen.head,
+            last_seq: book.outbox().last_seq(),
+        };
+        let signature: Signature = keys::sign(book.node_key(), pool, "hello", &hello)?;
+        Ok(SignedHello { hello, signature })
+    }
+
+    async fn talk(&mut self) -> Result<(), LinkError> {
+        let mut beat = interval(Duration::from_millis(HEARTBEAT_MS));
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reports = self.link.book.outbox().watch();
+        let logs = self.link.logs.clone();
+        self.send_reports().await?;
+        loop {
+            tokio::select! {
+                _ = beat.tick() => self.beat().await?,
+                message = self.socket.next() => {
+                    if let Some(message) = self.take(message)? {
+                        self.obey(message).await?;
+                    }
+                }
+                changed = reports.changed() => {
+                    if changed.is_err() {
+                        return Ok(());
+                    }
+                    self.send_reports().await?;
+                }
+                () = logs.changed() => self.send_logs(CHUNKS).await?,
+                message = self.link.outbound.recv() => match message {
+                    Some(message) => self.send(&message).await?,
+                    None => return Ok(()),
+                },
+            }
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), LinkError> {
+        let silence = self.heard.elapsed();
+        if silence >= SILENCE {
+            return Err(LinkError::Silent { what: "say anything", after: SILENCE });
+        }
+        // A controller with nothing to say answers this.
+        if silence >= SILENCE / 4 {
+            self.write(Message::Ping(Bytes::new())).await?;
+        }
+        // What a burst left behind.
+        self.send_logs(CHUNKS).await?;
+        let last_seq = self.link.book.outbox().last_seq();
+        self.send(&ToController::Heartbeat { last_seq }).await
+    }
+
+    async fn obey(&mut self, message: ToAgent) -> Result<(), LinkError> {
+        match message {
+            ToAgent::Desired(desired) => {
+                self.link.book.admit(&desired)?;
+                self.pass(Inbound::Desired(desired)).await
+            }
+            ToAgent::Ack { seq } => {
+                Ok(self.link.book.outbox().acknowledge(seq).map_err(crate::book::BookError::from)?)
+            }
+            ToAgent::Head(head) => Ok(self.link.book.see_head(head)?),
+            ToAgent::Token(token) => {
+                self.link.token.send_replace(Some(token));
+                Ok(())
+            }
+            ToAgent::Voucher(voucher) => self.pass(Inbound::Voucher(voucher)).await,
+            ToAgent::Refused { reason, detail } => Err(LinkError::Refused { reason, detail }),
+            other @ (ToAgent::Challenge { .. } | ToAgent::Welcome { .. }) => {
+                Err(unexpected("in the middle of a link", &other))
+            }
+        }
+    }
+
+    async fn pass(&self, inbound: Inbound) -> Result<(), LinkError> {
+        // The agent takes these at once; if it is gone, `stop` ends this link next.
+        let _ = self.link.inbound.send(inbound).await;
+        Ok(())
+    }
+
+    /// Sends what the log may not have yet. Log lines go first, so that a member's last line is there before its end.
+    async fn send_reports(&mut self) -> Result<(), LinkError> {
+        for (seq, messages) in self.link.book.outbox().after(self.sent) {
+            self.send_logs(usize::MAX).await?;
+            for message in &messages {
+                self.send(message).await?;
+            }
+            self.sent = seq;
+        }
+        Ok(())
+    }
+
+    async fn send_logs(&mut self, most: usize) -> Result<(), LinkError> {
+        for chunk in self.link.logs.take(most) {
+            self.send(&ToController::Logs(chunk)).await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: &ToController) -> Result<(), LinkError> {
+        let bytes = borsh::to_vec(message)
+            .map_err(|error| LinkError::Nonsense(format!("nothing; ours cannot be encoded: {error}")))?;
+        self.write(Message::Binary(bytes.into())).await
+    }
+
+    async fn write(&mut self, message: Message) -> Result<(), LinkError> {
+        let sent = timeout(SEND, self.socket.send(message)).await;
+        let sent = sent.map_err(|_| LinkError::Silent { what: "take a message", after: SEND })?;
+        sent.map_err(|error| LinkError::Broken(Box::new(error)))
+    }
+
+    async fn receive(&mut self) -> Result<ToAgent, LinkError> {
+        loop {
+            let next = self.socket.next().await;
+            if let Some(message) = self.take(next)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// A message of ours out of what the socket gave, if there is one in it.
+    fn take(
+        &mut self,
+        message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
+    ) -> Result<Option<ToAgent>, LinkError> {
+        self.heard = Instant::now();
+        match message {
+            None | Some(Ok(Message::Close(_))) => Err(LinkError::Closed),
+            Some(Err(error)) => Err(LinkError::Broken(Box::new(error))),
+            Some(Ok(Message::Binary(bytes))) => borsh::from_slice(&bytes)
+                .map(Some)
+                .map_err(|error| LinkError::Nonsense(format!("{} bytes that are no message: {error}", bytes.len()))),
+            Some(Ok(Message::Text(_))) => Err(LinkError::Nonsense("text".into())),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(None),
+        }
+    }
+}
+
+fn check_version(theirs: u16) -> Result<(), LinkError> {
+    if theirs == LINK_VERSION {
+        return Ok(());
+    }
+    Err(LinkError::Version { theirs, ours: LINK_VERSION })
+}
+
+fn unexpected(when: &str, message: &ToAgent) -> LinkError {
+    let what = match message {
+        ToAgent::Challenge { .. } => "a challenge",
+        ToAgent::Welcome { .. } => "a welcome",
+        ToAgent::Desired(_) => "a desired state",
+        ToAgent::Ack { .. } => "an acknowledgement",
+        ToAgent::Refused { .. } => "a refusal",
+        ToAgent::Voucher(_) => "a voucher",
+        ToAgent::Head(_) => "a head",
+        ToAgent::Token(_) => "a token",
+    };
+    LinkError::Nonsense(format!("{what} {when}"))
+}

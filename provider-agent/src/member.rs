@@ -1,0 +1,346 @@
+//! The life of one member: prepare, run, end. One task each.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs};
+use selion_api::commit::salted;
+use selion_api::{Hash32, Reason};
+use selion_dataplane::Store;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::MissedTickBehavior;
+
+use crate::error::chain;
+use crate::gpus::{Gpus, SliceHandle};
+use crate::logs::Logs;
+use crate::member_key::MemberKey;
+use crate::meter::Meter;
+use crate::reconcile::Order;
+use crate::reporter::Reporter;
+use crate::runtime::env::environment;
+use crate::runtime::{Launch, Rooms, Running, Runtime, capture};
+use crate::staging::{self, blocking};
+use crate::{outputs, reporter};
+
+/// How long pipes may stay open after the command's group is gone.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How long outputs of an ended command are offered to a controller that does not answer.
+const PATIENCE_EXITED: Duration = Duration::from_secs(600);
+/// The same where the controller waits for the stop.
+const PATIENCE_STOPPED: Duration = Duration::from_secs(8);
+
+/// What all members share.
+pub(crate) struct Shared {
+    pub(crate) gpus: Arc<Mutex<Box<dyn Gpus>>>,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) store: Store,
+    pub(crate) reporter: Reporter,
+    pub(crate) logs: Logs,
+    pub(crate) gateway: String,
+    pub(crate) token: watch::Receiver<Option<String>>,
+    pub(crate) leases: std::path::PathBuf,
+    pub(crate) hidden: Vec<std::path::PathBuf>,
+    pub(crate) meter: Duration,
+}
+
+impl Shared {
+    /// Uses the GPUs off the async threads.
+    async fn with_gpus<T: Send + 'static>(&self, act: impl FnOnce(&mut dyn Gpus) -> T + Send + 'static) -> T {
+        let gpus = Arc::clone(&self.gpus);
+        blocking(move || act(gpus.lock().unwrap_or_else(PoisonError::into_inner).as_mut())).await
+    }
+}
+
+/// A member could not be prepared or started.
+struct Failure {
+    reason: Reason,
+    why: String,
+}
+
+impl Failure {
+    fn new(reason: Reason, why: String) -> Self {
+        Self { reason, why }
+    }
+}
+
+/// How a member's command ended.
+enum End {
+    Exited(i32),
+    Stopped,
+}
+
+struct Member {
+    shared: Arc<Shared>,
+    assignment: Assignment,
+    key: MemberKey,
+    orders: watch::Receiver<Order>,
+}
+
+/// Drives a member from its assignment to its last report. On return its slice and its folders are free.
+///
+/// # Errors
+///
+/// [`reporter::ReportError`] if a report cannot be kept: the node can state nothing more, and the agent must end.
+pub(crate) async fn drive(
+    shared: Arc<Shared>,
+    assignment: Assignment,
+    orders: watch::Receiver<Order>,
+) -> Result<(), reporter::ReportError> {
+    let key = MemberKey::of(&assignment);
+    let logs = shared.logs.clone();
+    let mut member = Member { shared, assignment, key, orders };
+    let lived = member.live().await;
+    logs.close(key);
+    lived
+}
+
+impl Member {
+    async fn live(&mut self) -> Result<(), reporter::ReportError> {
+        self.report(MemberEvent::Accepted, 0, None).await?;
+        let (slice, rooms) = match self.make().await {
+            Ok(made) => made,
+            Err((failure, slice)) => return self.fail(failure, slice, None).await,
+        };
+        let staged = tokio::select! {
+            biased;
+            () = until(self.orders.clone(), Order::Stop) => None,
+            staged = self.stage(&rooms) => Some(staged),
+        };
+        match staged {
+            Some(Ok(())) => {}
+            Some(Err(failure)) => return self.fail(failure, Some(slice), Some(rooms)).await,
+            None => {
+                self.clear(Some(slice), Some(rooms)).await;
+                return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
+            }
+        }
+        self.report(MemberEvent::Ready, 0, None).await?;
+        until(self.orders.clone(), Order::Start).await;
+        if *self.orders.borrow() == Order::Stop {
+            self.clear(Some(slice), Some(rooms)).await;
+            return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
+        }
+        match self.launch(&slice, &rooms).await {
+            Ok(running) => self.run(running, slice, rooms).await,
+            Err(failure) => self.fail(failure, Some(slice), Some(rooms)).await,
+        }
+    }
+
+    /// Checks the work, makes the slice and the folders. It is short and never cut off, so that no slice is lost.
+    async fn make(&self) -> Result<(SliceHandle, Rooms), (Failure, Option<SliceHandle>)> {
+        let assignment = &self.assignment;
+        let found = assignment.work.commitment(&assignment.salt);
+        if found != assignment.commitment {
+            let why = format!(
+                "the work does not match its commitment in the log: {found} is not {}; nothing was run",
+                assignment.commitment
+            );
+            return Err((Failure::new(Reason::RuntimeFailed, why), None));
+        }
+        if let Err(error) = staging::check(&assignment.work) {
+            return Err((Failure::new(Reason::StagingFailed, chain(&error)), None));
+        }
+        let (gpu, slot) = (assignment.gpu, assignment.slot.clone());
+        let made = self.shared.with_gpus(move |gpus| gpus.make(gpu, &slot)).await;
+        let slice = made.map_err(|error| (Failure::new(Reason::SliceFailed, chain(&error)), None))?;
+        let base = self.shared.leases.join(self.key.to_string());
+        match blocking(move || Rooms::make(&base)).await {
+            Ok(rooms) => Ok((slice, rooms)),
+            Err(error) => {
+                let why = format!("no room for the member: {error}");
+                Err((Failure::new(Reason::RuntimeFailed, why), Some(slice)))
+            }
+        }
+    }
+
+    async fn stage(&self, rooms: &Rooms) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let token = shared.token.borrow().clone();
+        let say = |line| self.say(line);
+        staging::stage(&self.assignment.work, rooms, &shared.store, &shared.gateway, token.as_deref(), say)
+            .await
+            .map_err(|error| Failure::new(Reason::StagingFailed, chain(&error)))
+    }
+
+    async fn launch(&self, slice: &SliceHandle, rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
+        let failed = |why: String| Failure::new(Reason::RuntimeFailed, why);
+        let slice = slice.clone();
+        let built = environment(&self.assignment, &slice, rooms);
+        for name in built.left_out {
+            self.say(format!("environment variable `{name}` is reserved and was left out"));
+        }
+        let launch = Launch {
+            command: self.assignment.work.command.clone(),
+            env: built.vars,
+            rooms: rooms.clone(),
+            hidden: self.shared.hidden.clone(),
+            devices: slice.devices.clone(),
+        };
+        let busy = self.shared.with_gpus(move |gpus| gpus.set_busy(&slice, true)).await;
+        busy.map_err(|error| failed(chain(&error)))?;
+        self.shared.runtime.launch(launch).await.map_err(|error| failed(chain(&error)))
+    }
+
+    async fn run(
+        &mut self,
+        mut running: Box<dyn Running>,
+        slice: SliceHandle,
+        rooms: Rooms,
+    ) -> Result<(), reporter::ReportError> {
+        let mut meter = Meter::start();
+        let pipes = self.capture(running.as_mut());
+        self.report(MemberEvent::Running, 0, None).await?;
+        let end = self.watch(running.as_mut(), &meter).await?;
+        let ended = match end {
+            End::Exited(_) => Ok(()),
+            End::Stopped => running.stop().await.map(drop),
+        };
+        let metered_ms = meter.stop();
+        if let Err(error) = ended {
+            tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
+        }
+        drop(running);
+        for pipe in pipes {
+            let abort = pipe.abort_handle();
+            if tokio::time::timeout(DRAIN, pipe).await.is_err() {
+                abort.abort();
+            }
+        }
+        self.free(Some(slice)).await;
+        let patience = match end {
+            End::Exited(_) => PATIENCE_EXITED,
+            End::Stopped => PATIENCE_STOPPED,
+        };
+        let outputs = self.outputs(&rooms, patience).await;
+        self.remove(rooms).await;
+        let commitment = outputs.as_ref().map(|outputs| self.commit(&outputs.cid));
+        let event = match end {
+            End::Exited(code) => MemberEvent::Exited { code, outputs: commitment },
+            End::Stopped => MemberEvent::Stopped { outputs: commitment },
+        };
+        self.report(event, metered_ms, outputs).await
+    }
+
+    /// Waits for the command's end, for the order to stop, or for its time to be up; reports the meter meanwhile.
+    async fn watch(&mut self, running: &mut dyn Running, meter: &Meter) -> Result<End, reporter::ReportError> {
+        let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
+        tokio::pin!(time_is_up);
+        let mut ticks = tokio::time::interval(self.shared.meter);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                exit = running.wait() => match exit {
+                    Ok(exit) => return Ok(End::Exited(exit.code)),
+                    Err(error) => {
+                        self.say(format!("the command cannot be waited for ({error}) and is stopped"));
+                        return Ok(End::Stopped);
+                    }
+                },
+                () = until(self.orders.clone(), Order::Stop) => return Ok(End::Stopped),
+                () = &mut time_is_up => {
+                    self.say(format!("its {} ms are used up", self.assignment.max_run_ms));
+                    return Ok(End::Stopped);
+                }
+                _ = ticks.tick() => self.report(MemberEvent::Metered, meter.read_ms(), None).await?,
+            }
+        }
+    }
+
+    fn capture(&self, running: &mut dyn Running) -> Vec<JoinHandle<()>> {
+        let sink = |source| {
+            let (logs, key) = (self.shared.logs.clone(), self.key);
+            move |line| logs.push(key, source, line)
+        };
+        let stdout = running.stdout().map(|pipe| tokio::spawn(capture::read_lines(pipe, sink(LogSource::Stdout))));
+        let stderr = running.stderr().map(|pipe| tokio::spawn(capture::read_lines(pipe, sink(LogSource::Stderr))));
+        stdout.into_iter().chain(stderr).collect()
+    }
+
+    async fn outputs(&self, rooms: &Rooms, patience: Duration) -> Option<Outputs> {
+        let shared = &self.shared;
+        let kept = match outputs::collect(&rooms.output, &shared.store).await {
+            Ok(Some(cid)) => {
+                let token = || shared.token.borrow().clone();
+                outputs::deliver(cid, &shared.store, &shared.gateway, token, patience).await.map(|()| Some(cid))
+            }
+            other => other,
+        };
+        match kept {
+            Ok(cid) => cid.map(|cid| Outputs {
+                lease: self.key.lease,
+                attempt: self.key.attempt,
+                member: self.key.member,
+                cid: cid.to_string(),
+            }),
+            Err(error) => {
+                self.say(chain(&error));
+                None
+            }
+        }
+    }
+
+    fn commit(&self, cid: &str) -> Hash32 {
+        salted(&self.assignment.salt, cid.as_bytes())
+    }
+
+    async fn fail(
+        &self,
+        failure: Failure,
+        slice: Option<SliceHandle>,
+        rooms: Option<Rooms>,
+    ) -> Result<(), reporter::ReportError> {
+        tracing::warn!(member = %self.key, reason = %failure.reason, why = failure.why, "member failed");
+        self.say(failure.why);
+        self.clear(slice, rooms).await;
+        self.report(MemberEvent::Failed { reason: failure.reason }, 0, None).await
+    }
+
+    async fn clear(&self, slice: Option<SliceHandle>, rooms: Option<Rooms>) {
+        self.free(slice).await;
+        if let Some(rooms) = rooms {
+            self.remove(rooms).await;
+        }
+    }
+
+    /// Gives the slice back. Nothing of the member runs any more.
+    async fn free(&self, slice: Option<SliceHandle>) {
+        let Some(slice) = slice else { return };
+        let freed = self
+            .shared
+            .with_gpus(move |gpus| {
+                gpus.set_busy(&slice, false)?;
+                gpus.free(&slice)
+            })
+            .await;
+        if let Err(error) = freed {
+            tracing::error!(member = %self.key, %error, "the slice could not be freed");
+        }
+    }
+
+    async fn remove(&self, rooms: Rooms) {
+        if let Err(error) = blocking(move || rooms.remove()).await {
+            tracing::warn!(member = %self.key, %error, "folders stay behind");
+        }
+    }
+
+    fn say(&self, line: String) {
+        self.shared.logs.push(self.key, LogSource::Agent, line);
+    }
+
+    async fn report(
+        &self,
+        event: MemberEvent,
+        metered_ms: u64,
+        outputs: Option<Outputs>,
+    ) -> Result<(), reporter::ReportError> {
+        self.shared.reporter.report(&self.assignment, event, metered_ms, outputs).await
+    }
+}
+
+/// Resolves once the order is at least `order`. A dropped sender is an order to stop.
+async fn until(mut orders: watch::Receiver<Order>, order: Order) {
+    // An error means that the agent is gone, which ends everything.
+    let _ = orders.wait_for(|now| *now >= order).await;
+}

@@ -1,0 +1,138 @@
+//! Vouchers: checked against the chain, kept, acknowledged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selion_api::agent::{SignedVoucher, ToController};
+use selion_api::{Account, Address};
+use selion_contracts::{BlockTag, Pool, PoolError, Rpc, Voucher};
+use tokio::sync::mpsc;
+
+use crate::book::{Book, BookError};
+use crate::error::chain;
+use crate::event::Event;
+use crate::reporter::OnEvent;
+use crate::staging::blocking;
+
+/// Pause before the chain is asked again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Why a voucher is not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum VoucherError {
+    /// It pays somebody else.
+    #[error("the voucher pays {provider}, this node belongs to {ours}")]
+    NotOurs {
+        /// Whom it pays.
+        provider: Account,
+        /// Who we are.
+        ours: Account,
+    },
+    /// The authority did not sign it.
+    #[error("the voucher of {renter} is not signed by the pool's authority {authority}")]
+    NotTheAuthority {
+        /// Whose.
+        renter: Account,
+        /// Who should have.
+        authority: Account,
+    },
+    /// No key of the renter signed it.
+    #[error("the voucher of {renter} is signed by {signer}, which is no key of that renter")]
+    NotTheRenter {
+        /// Whose.
+        renter: Account,
+        /// Who did; zero if the signature is none.
+        signer: Address,
+    },
+    /// The chain could not be asked.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// It could not be kept.
+    #[error(transparent)]
+    Book(#[from] BookError),
+}
+
+/// Checks both signatures against the chain's latest block.
+///
+/// # Errors
+///
+/// [`VoucherError`].
+pub async fn check(pool: &Pool, ours: Account, signed: &SignedVoucher) -> Result<(), VoucherError> {
+    let (renter, provider) = (signed.renter, signed.provider);
+    if provider != ours {
+        return Err(VoucherError::NotOurs { provider, ours });
+    }
+    let voucher = Voucher {
+        renter,
+        provider,
+        cumulative: signed.cumulative,
+        used_through: signed.used_through,
+        epoch: signed.epoch,
+        log_size: signed.log_size,
+    };
+    let recover = |signature| voucher.recover(signature, pool.chain_id, pool.at.vault);
+    let authority = pool.authority(BlockTag::Latest).await?;
+    if recover(&signed.authority_signature) != Some(authority) {
+        return Err(VoucherError::NotTheAuthority { renter, authority });
+    }
+    let signer = recover(&signed.renter_signature).map_or(Address::ZERO, |account| Address(account.0));
+    let own = pool.account(renter, BlockTag::Latest).await?.key == signer;
+    if signer == Address::ZERO || !(own || pool.key(renter, signer, BlockTag::Latest).await?.is_some()) {
+        return Err(VoucherError::NotTheRenter { renter, signer });
+    }
+    Ok(())
+}
+
+/// Keeps vouchers as they come. One that cannot be checked now is tried again; one that is wrong is not acknowledged.
+pub(crate) async fn keep_vouchers(
+    mut vouchers: mpsc::Receiver<SignedVoucher>,
+    book: Arc<Book>,
+    chain_rpc: String,
+    ours: Account,
+    outbound: mpsc::Sender<ToController>,
+    on_event: OnEvent,
+) {
+    let mut pool = None;
+    while let Some(voucher) = vouchers.recv().await {
+        loop {
+            match keep(&mut pool, &book, &chain_rpc, ours, &voucher).await {
+                Ok(()) => {
+                    let (renter, cumulative) = (voucher.renter, voucher.cumulative);
+                    // If the link is gone the controller sends the voucher again.
+                    let _ = outbound.send(ToController::VoucherStored { renter, cumulative }).await;
+                    on_event(Event::Voucher { renter, cumulative });
+                    break;
+                }
+                Err(VoucherError::Pool(error)) => {
+                    tracing::warn!(error = chain(&error), "a voucher waits: the chain cannot be asked");
+                    pool = None;
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => {
+                    tracing::error!(error = chain(&error), "a voucher was refused");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn keep(
+    pool: &mut Option<Pool>,
+    book: &Arc<Book>,
+    chain_rpc: &str,
+    ours: Account,
+    voucher: &SignedVoucher,
+) -> Result<(), VoucherError> {
+    if pool.is_none() {
+        // The link pinned it before any voucher could come.
+        let controller = book.seen().pool.map_or(Address::ZERO, |pool| pool.controller);
+        let rpc = Rpc::new(chain_rpc).map_err(PoolError::from)?;
+        *pool = Some(Pool::open(rpc, controller).await?);
+    }
+    if let Some(pool) = pool {
+        check(pool, ours, voucher).await?;
+    }
+    let (book, voucher) = (Arc::clone(book), voucher.clone());
+    Ok(blocking(move || book.keep_voucher(&voucher)).await?)
+}

@@ -1,0 +1,129 @@
+//! The environment of a member, made from nothing.
+
+use std::collections::BTreeMap;
+
+use selion_api::agent::Assignment;
+
+use super::Rooms;
+use crate::gpus::{SliceHandle, slot_text};
+
+/// `PATH` of a member unless the renter sets one.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Names and beginnings of names that a renter cannot set: what states a limit, chooses a device or loads code into
+/// the agent's helper.
+const RESERVED: [&str; 6] = ["SELION_", "LD_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "NVIDIA_", "GPU_DEVICE_ORDINAL"];
+
+/// The environment, and the renter's variables that were left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// Sorted by name.
+    pub vars: Vec<(String, String)>,
+    /// Names that the renter may not set, or that no process can have.
+    pub left_out: Vec<String>,
+}
+
+/// Builds it. Nothing of the agent's own environment passes.
+#[must_use]
+pub fn environment(assignment: &Assignment, slice: &SliceHandle, rooms: &Rooms) -> Environment {
+    let mut vars = BTreeMap::new();
+    let mut left_out = Vec::new();
+    vars.insert("PATH".to_owned(), PATH.to_owned());
+    vars.insert("LANG".to_owned(), "C.UTF-8".to_owned());
+    for (name, value) in &assignment.work.env {
+        if may_set(name, value) {
+            vars.insert(name.clone(), value.clone());
+        } else {
+            left_out.push(name.clone());
+        }
+    }
+    let mut peers: Vec<_> = assignment.peers.iter().collect();
+    peers.sort_by_key(|peer| peer.rank);
+    let peers: Vec<&str> = peers.iter().map(|peer| peer.address.as_str()).collect();
+    let own = [
+        ("HOME", rooms.work.display().to_string()),
+        ("SELION_LEASE", assignment.lease.to_string()),
+        ("SELION_ATTEMPT", assignment.attempt.to_string()),
+        ("SELION_RANK", assignment.member.to_string()),
+        ("SELION_WORLD_SIZE", peers.len().max(1).to_string()),
+        ("SELION_PEERS", peers.join(",")),
+        ("SELION_PORT", assignment.port.to_string()),
+        ("SELION_SLICE", slot_text(&slice.slot)),
+        ("SELION_GPU", slice.gpu.to_string()),
+        ("SELION_DATA_DIR", rooms.data.display().to_string()),
+        ("SELION_OUTPUT_DIR", rooms.output.display().to_string()),
+        ("CUDA_VISIBLE_DEVICES", slice.visible.clone()),
+    ];
+    vars.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    Environment { vars: vars.into_iter().collect(), left_out }
+}
+
+fn may_set(name: &str, value: &str) -> bool {
+    let possible = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+    possible && name != "HOME" && !RESERVED.iter().any(|reserved| name.starts_with(reserved))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assignment, slice};
+
+    fn built(env: &[(&str, &str)]) -> Environment {
+        let mut assignment = assignment(1);
+        assignment.work.env = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let rooms = Rooms {
+            base: "/b".into(),
+            work: "/b/work".into(),
+            data: "/b/data".into(),
+            output: "/b/output".into(),
+            root: "/b/root".into(),
+        };
+        environment(&assignment, &slice(&assignment), &rooms)
+    }
+
+    fn value(env: &Environment, name: &str) -> Option<String> {
+        let found = env.vars.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.clone())
+    }
+
+    #[test]
+    fn a_limit_is_never_taken_from_the_renter() {
+        let reserved = [
+            ("SELION_SLICE", "whole"),
+            ("SELION_ANYTHING", "1"),
+            ("LD_PRELOAD", "/evil.so"),
+            ("CUDA_VISIBLE_DEVICES", "0"),
+            ("NVIDIA_VISIBLE_DEVICES", "all"),
+            ("HOME", "/root"),
+        ];
+        let env = built(&reserved);
+        assert_eq!(env.left_out, reserved.map(|(name, _)| name.to_owned()));
+        assert_eq!(value(&env, "SELION_SLICE").as_deref(), Some("mig:1g.10gb@2"));
+        assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES").as_deref(), Some(""));
+        assert_eq!(value(&env, "LD_PRELOAD"), None);
+    }
+
+    #[test]
+    fn variables_that_no_process_can_have_are_left_out() {
+        let env = built(&[("", "x"), ("A=B", "x"), ("C", "x\0y"), ("GOOD", "yes")]);
+        assert_eq!(env.left_out, ["", "A=B", "C"]);
+        assert_eq!(value(&env, "GOOD").as_deref(), Some("yes"));
+    }
+
+    #[test]
+    fn nothing_of_the_agents_environment_passes() {
+        let env = built(&[]);
+        let names: Vec<&str> = env.vars.iter().map(|(name, _)| name.as_str()).collect();
+        let ours = |name: &&str| {
+            name.starts_with("SELION_") || ["PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES"].contains(name)
+        };
+        assert!(names.iter().all(ours), "{names:?}");
+    }
+
+    #[test]
+    fn peers_stand_in_order_of_rank() {
+        let env = built(&[]);
+        assert_eq!(value(&env, "SELION_PEERS").as_deref(), Some("a:1,b:2"));
+        assert_eq!(value(&env, "SELION_WORLD_SIZE").as_deref(), Some("2"));
+    }
+}

@@ -1,0 +1,123 @@
+//! What the node says it is: facts of its GPUs, the owner's prices, the sandbox that works.
+
+use std::fs;
+
+use selion_api::slice::{MigProfile, MigTable, Sandbox, ShareTerms};
+use selion_api::{Account, GpuSpec, NodeId, NodeSpec, Rate};
+
+use crate::config::{Config, Prices};
+use crate::gpus::{GpuFacts, ModelMig};
+
+/// The node's spec. Equal inputs give equal specs: the offer on chain carries its hash.
+#[must_use]
+pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFacts], sandbox: Sandbox) -> NodeSpec {
+    NodeSpec {
+        node,
+        provider,
+        gpus: gpus.iter().map(|facts| gpu_spec(facts, &config.prices)).collect(),
+        cpu_milli: config.cpu_milli.unwrap_or_else(detected_cpu_milli),
+        ram_bytes: config.ram_bytes.unwrap_or_else(detected_ram_bytes),
+        address: config.address.clone(),
+        port_base: config.port_base,
+        ports: config.ports,
+        sandbox,
+        region: config.region.clone(),
+    }
+}
+
+fn gpu_spec(facts: &GpuFacts, prices: &Prices) -> GpuSpec {
+    let whole = prices
+        .whole
+        .get(&facts.model)
+        .copied()
+        .unwrap_or_else(|| part(prices.per_work, u64::from(facts.work_milli), 1_000));
+    GpuSpec {
+        gpu: facts.gpu,
+        model: facts.model.clone(),
+        mem_bytes: facts.mem_bytes,
+        work_milli: facts.work_milli,
+        simulated: facts.simulated,
+        whole: Some(whole),
+        mig: facts.mig.as_ref().map(|mig| mig_table(mig, whole)),
+        share: facts.share.map(|(class, max_shares)| ShareTerms {
+            rate: part(whole, prices.share_permille, 1_000),
+            max_shares,
+            class,
+        }),
+    }
+}
+
+/// A profile asks its part of the GPU's memory slices, rounded up.
+fn mig_table(mig: &ModelMig, whole: Rate) -> MigTable {
+    let profiles = mig.profiles.iter().map(|profile| MigProfile {
+        name: profile.name.clone(),
+        starts: profile.starts.clone(),
+        size: profile.size,
+        compute_slices: profile.compute_slices,
+        max_instances: profile.max_instances,
+        mem_bytes: profile.mem_bytes,
+        rate: part(whole, u64::from(profile.size), u64::from(mig.mem_slices)),
+    });
+    MigTable { mem_slices: mig.mem_slices, compute_slices: mig.compute_slices, profiles: profiles.collect() }
+}
+
+/// `ceil(rate * over / under)`, stopping at the largest rate.
+fn part(rate: Rate, over: u64, under: u64) -> Rate {
+    let exact = (u128::from(rate.0) * u128::from(over)).div_ceil(u128::from(under.max(1)));
+    Rate(u64::try_from(exact).unwrap_or(u64::MAX))
+}
+
+/// Every core that this process may use.
+fn detected_cpu_milli() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    u32::try_from(cores).unwrap_or(u32::MAX / 1_000).saturating_mul(1_000)
+}
+
+/// `MemTotal` of `/proc/meminfo`, down to whole MiB; 1 GiB where it cannot be read.
+fn detected_ram_bytes() -> u64 {
+    let kib = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    kib.map_or(1 << 30, |kib| (kib / 1_024) << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpus::Simulated;
+
+    fn spec(models: &[&str], prices: Prices) -> NodeSpec {
+        let models: Vec<String> = models.iter().map(|model| (*model).into()).collect();
+        let gpus = Simulated::new(&models, b"node").unwrap();
+        let facts: Vec<_> = gpus.facts().cloned().collect();
+        let config = Config { prices, cpu_milli: Some(4_000), ram_bytes: Some(1 << 30), ..Config::default() };
+        node_spec(&config, NodeId([1; 20]), Account([2; 20]), &facts, Sandbox::Namespaces)
+    }
+
+    #[test]
+    fn a_profile_asks_its_part_of_the_memory_slices_rounded_up() {
+        let prices = Prices { whole: [("A100 80GB".into(), Rate(1_000_001))].into(), ..Prices::default() };
+        let spec = spec(&["A100 80GB"], prices);
+        let mig = spec.gpus[0].mig.as_ref().unwrap();
+        let rate = |name: &str| mig.profiles.iter().find(|profile| profile.name == name).unwrap().rate;
+        assert_eq!(rate("1g.10gb"), Rate(125_001));
+        assert_eq!(rate("3g.40gb"), Rate(500_001));
+        assert_eq!(rate("7g.80gb"), Rate(1_000_001));
+    }
+
+    #[test]
+    fn a_model_without_a_price_costs_its_work() {
+        let spec = spec(&["A100 80GB", "RTX 4090 24GB"], Prices::default());
+        let whole: Vec<_> = spec.gpus.iter().map(|gpu| gpu.whole).collect();
+        assert_eq!(whole, [Some(Rate(1_000_000)), Some(Rate(530_000))]);
+        assert!(spec.gpus[1].mig.is_none(), "a 4090 cannot do MIG");
+    }
+
+    #[test]
+    fn equal_settings_have_equal_hashes() {
+        let make = || spec(&["H100 80GB"], Prices::default());
+        assert_eq!(make().hash(), make().hash());
+        assert_eq!(make().classes(), selion_api::IsolationClass::Simulated.bit());
+    }
+}

@@ -1,0 +1,40 @@
+//! Values for tests of this crate.
+
+use selion_api::agent::{Assignment, Peer, Phase};
+use selion_api::commit::Work;
+use selion_api::{GpuId, Hash32, LeaseId, Slot};
+
+use crate::gpus::SliceHandle;
+
+/// An assignment of lease `seq`, whose commitment holds.
+pub(crate) fn assignment(seq: u64) -> Assignment {
+    let work = Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new() };
+    let salt = Hash32([seq as u8; 32]);
+    Assignment {
+        lease: LeaseId { seq, index: 0 },
+        attempt: 0,
+        member: 0,
+        phase: Phase::Prepare,
+        gpu: GpuId([1; 16]),
+        slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
+        cpu_milli: 500,
+        ram_bytes: 1 << 20,
+        port: 20_000,
+        peers: vec![Peer { rank: 1, address: "b:2".into() }, Peer { rank: 0, address: "a:1".into() }],
+        commitment: work.commitment(&salt),
+        work,
+        salt,
+        max_run_ms: 60_000,
+    }
+}
+
+/// The slice of `assignment`.
+pub(crate) fn slice(assignment: &Assignment) -> SliceHandle {
+    SliceHandle {
+        gpu: assignment.gpu,
+        slot: assignment.slot.clone(),
+        number: 0,
+        visible: String::new(),
+        devices: Vec::new(),
+    }
+}

@@ -1,0 +1,351 @@
+//! The whole agent against a controller of this test's own: real sockets, real processes, real content.
+#![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::routing::any;
+use selion_agent::{AgentError, Config, Event, GpuSource};
+use selion_api::agent::{
+    Assignment, Desired, Fence, Hello, LINK_VERSION, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
+};
+use selion_api::commit::{PoolId, Work, salted, signing_digest};
+use selion_api::{Address, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_contracts::signer::recover_text;
+use selion_dataplane::{Cid, Store, gateway};
+use tempfile::TempDir;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([7; 20]) };
+
+fn helper() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper")
+}
+
+/// A controller that does what the test says, and its gateway.
+struct Controller {
+    url: String,
+    store: Store,
+    sockets: mpsc::Receiver<WebSocket>,
+    dir: TempDir,
+}
+
+impl Controller {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("content")).unwrap();
+        let (socket_in, sockets) = mpsc::channel(4);
+        let link = any(move |upgrade: WebSocketUpgrade| async move {
+            upgrade.on_upgrade(move |socket| async move { socket_in.send(socket).await.unwrap() })
+        });
+        let app = Router::new().route("/v1/link", link).merge(gateway::router(store.clone()));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { url, store, sockets, dir }
+    }
+
+    /// Greets the agent's next connection.
+    async fn greet(&mut self, last_seq: u64) -> Linked {
+        let socket = timeout(PATIENCE, self.sockets.recv()).await.unwrap().unwrap();
+        let mut linked = Linked { socket, hello: None, logs: Vec::new(), outputs: None };
+        let nonce = Hash32([3; 32]);
+        linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce }).await;
+        let ToController::Hello(signed) = linked.next().await.unwrap() else {
+            panic!("the hello comes first");
+        };
+        let digest = signing_digest(&POOL, "hello", &signed.hello);
+        let signer = recover_text(&digest.0, &signed.signature).unwrap();
+        assert_eq!(signer.0, signed.hello.spec.node.0, "signed by the node it names");
+        assert_eq!(signed.hello.nonce, nonce);
+        linked.hello = Some(signed.hello);
+        linked.send(ToAgent::Welcome { token: "token".into(), last_seq, head: None }).await;
+        linked
+    }
+}
+
+/// One connection as the controller sees it.
+struct Linked {
+    socket: WebSocket,
+    hello: Option<Hello>,
+    logs: Vec<(LogSource, String)>,
+    outputs: Option<Cid>,
+}
+
+impl Linked {
+    fn spec(&self) -> &NodeSpec {
+        &self.hello.as_ref().unwrap().spec
+    }
+
+    async fn send(&mut self, message: ToAgent) {
+        self.socket.send(Message::Binary(borsh::to_vec(&message).unwrap().into())).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Option<ToController> {
+        loop {
+            match timeout(PATIENCE, self.socket.recv()).await.unwrap() {
+                Some(Ok(Message::Binary(bytes))) => return Some(borsh::from_slice(&bytes).unwrap()),
+                Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// The next report but readings of the meter, its signature checked; lines and outputs are kept.
+    async fn report(&mut self) -> Report {
+        loop {
+            match self.next().await.unwrap() {
+                ToController::Report(signed) => {
+                    let digest = signing_digest(&POOL, "report", &signed.report);
+                    let signer = recover_text(&digest.0, &signed.signature).unwrap();
+                    assert_eq!(signer.0, signed.report.node.0);
+                    if signed.report.event != MemberEvent::Metered {
+                        return signed.report;
+                    }
+                }
+                ToController::Logs(chunk) => {
+                    self.logs.extend(chunk.lines.into_iter().map(|line| (chunk.source, line)));
+                }
+                ToController::Outputs(outputs) => self.outputs = Some(outputs.cid.parse().unwrap()),
+                ToController::Heartbeat { .. } => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    async fn want(&mut self, generation: u64, assignments: Vec<Assignment>) {
+        self.send(ToAgent::Desired(Desired { fence: FENCE, generation, assignments })).await;
+    }
+
+    fn lines(&self, source: LogSource) -> Vec<&str> {
+        self.logs.iter().filter(|(from, _)| *from == source).map(|(_, line)| line.as_str()).collect()
+    }
+}
+
+const FENCE: Fence = Fence { epoch: 1, term: 5 };
+
+struct Agent {
+    stop: CancellationToken,
+    task: JoinHandle<Result<(), AgentError>>,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+fn start(controller: &Controller, state: &Path) -> Agent {
+    let config = Config {
+        controller: controller.url.clone(),
+        pool: Some(POOL.controller),
+        state_dir: state.to_owned(),
+        gpus: GpuSource::Simulated { models: vec!["A100 80GB".into()] },
+        sandbox_helper: Some(helper()),
+        meter_ms: 20,
+        stop_grace_ms: 300,
+        ..Config::default()
+    };
+    let stop = CancellationToken::new();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    let on_event = move |event| sink.try_lock().map_or((), |mut events| events.push(event));
+    let task = tokio::spawn(selion_agent::run(config, stop.clone(), on_event));
+    Agent { stop, task, events }
+}
+
+fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
+    let work = Work {
+        command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
+        env: vec![("GREETING".into(), "hello".into())],
+        datasets: Vec::new(),
+    };
+    let salt = Hash32([9; 32]);
+    Assignment {
+        lease: LeaseId { seq, index: 0 },
+        attempt: 0,
+        member: 0,
+        phase: Phase::Prepare,
+        gpu: spec.gpus[0].gpu,
+        slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
+        cpu_milli: 500,
+        ram_bytes: 1 << 20,
+        port: 20_000,
+        peers: Vec::new(),
+        commitment: work.commitment(&salt),
+        work,
+        salt,
+        max_run_ms: 60_000,
+    }
+}
+
+fn with_dataset(assignment: Assignment, cid: &Cid) -> Assignment {
+    let mut work = assignment.work;
+    work.datasets = vec![(cid.to_string(), "train".into())];
+    Assignment { commitment: work.commitment(&assignment.salt), work, ..assignment }
+}
+
+fn started(assignment: &Assignment) -> Assignment {
+    Assignment { phase: Phase::Start, ..assignment.clone() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_runs_from_its_assignment_to_its_verified_outputs() {
+    let mut controller = Controller::start().await;
+    let folder = controller.dir.path().join("set");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("numbers"), "1\n2\n3\n").unwrap();
+    let cid = controller.store.add_path(&folder).unwrap();
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let script = "echo $GREETING $SELION_SLICE; wc -l < $SELION_DATA_DIR/train/numbers > $SELION_OUTPUT_DIR/count; \
+        printf partial >&2; exit 0";
+    let member = with_dataset(assignment(&link.spec().clone(), 1, script), &cid);
+    link.want(1, vec![member.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    let ready = link.report().await;
+    assert_eq!((ready.seq, ready.event, ready.fence), (2, MemberEvent::Ready, FENCE));
+    link.want(2, vec![started(&member)]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    let exited = link.report().await;
+    let outputs = link.outputs.unwrap();
+    let commitment = salted(&member.salt, outputs.to_string().as_bytes());
+    let expected = MemberEvent::Exited { code: 0, outputs: Some(commitment) };
+    assert_eq!((exited.event, exited.slot), (expected, member.slot));
+    let results = controller.dir.path().join("results");
+    controller.store.export(&outputs, &results).unwrap();
+    assert_eq!(std::fs::read_to_string(results.join("count")).unwrap().trim(), "3");
+    assert_eq!(link.lines(LogSource::Stdout), ["hello mig:1g.10gb@2"]);
+    assert_eq!(link.lines(LogSource::Stderr), ["partial"]);
+    assert!(link.lines(LogSource::Agent)[0].contains(&cid.to_string()), "{:?}", link.logs);
+    assert_eq!(std::fs::read_dir(state.path().join("leases")).unwrap().count(), 0, "its folders are gone");
+    link.send(ToAgent::Ack { seq: exited.seq }).await;
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    assert!(agent.events.lock().await.contains(&Event::Linked));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_outlives_its_link_and_every_report_comes_again_in_order() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let member = assignment(&link.spec().clone(), 1, "read line < $SELION_OUTPUT_DIR/go; exit 5");
+    link.want(1, vec![member.clone()]).await;
+    link.report().await;
+    link.report().await;
+    let fifo = state.path().join("leases/lease-1-0.0.0/output/go");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::set_permissions(&fifo, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    link.want(2, vec![started(&member)]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    drop(link);
+    // The command reads this while no link is up, and ends.
+    tokio::task::spawn_blocking(move || {
+        std::fs::write(&fifo, "go\n").unwrap();
+        std::fs::remove_file(&fifo).unwrap();
+    })
+    .await
+    .unwrap();
+    let mut link = controller.greet(1).await;
+    assert_eq!(link.hello.as_ref().unwrap().fence, FENCE);
+    let mut seen = Vec::new();
+    loop {
+        let report = link.report().await;
+        seen.push(report.event.clone());
+        if let MemberEvent::Exited { code, .. } = report.event {
+            assert_eq!(code, 5);
+            break;
+        }
+    }
+    assert_eq!(seen[..2], [MemberEvent::Ready, MemberEvent::Running], "what the log lacked, from 2 on");
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dataset_that_does_not_match_its_cid_is_never_mounted() {
+    let mut controller = Controller::start().await;
+    let cid = controller.store.add_bytes(b"the real bytes").unwrap();
+    // A block file that lies. The gateway would notice its own damage, so this one is served by hand.
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let liar = format!("http://{}", listener.local_addr().unwrap());
+    let (socket_in, sockets) = mpsc::channel(4);
+    let link = any(move |upgrade: WebSocketUpgrade| async move {
+        upgrade.on_upgrade(move |socket| async move { socket_in.send(socket).await.unwrap() })
+    });
+    let app = Router::new().route("/v1/link", link).fallback(|| async { "the fake bytes" });
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    controller.url = liar;
+    controller.sockets = sockets;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let member = with_dataset(assignment(&link.spec().clone(), 1, "true"), &cid);
+    link.want(1, vec![member]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    let failed = MemberEvent::Failed { reason: Reason::StagingFailed };
+    assert_eq!(link.report().await.event, failed);
+    let lines = link.lines(LogSource::Agent).join("\n");
+    assert!(lines.contains(&cid.to_string()), "{lines}");
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_must_not_run_does_not_and_its_place_is_free_again() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let spec = link.spec().clone();
+    let forged = Assignment { commitment: Hash32([1; 32]), ..assignment(&spec, 1, "true") };
+    let unknown = Assignment { phase: Phase::Start, ..assignment(&spec, 2, "true") };
+    let absent =
+        Assignment { slot: Slot::Mig { profile: "9g.90gb".into(), start: 0, size: 1 }, ..assignment(&spec, 3, "true") };
+    for (generation, member, reason) in
+        [(1, forged, Reason::RuntimeFailed), (2, unknown, Reason::RuntimeFailed), (3, absent, Reason::SliceFailed)]
+    {
+        link.want(generation, vec![member]).await;
+        let mut report = link.report().await;
+        if report.event == MemberEvent::Accepted {
+            report = link.report().await;
+        }
+        assert_eq!((report.lease.seq, report.event), (generation, MemberEvent::Failed { reason }));
+    }
+    // A stray is stopped before its place is given away.
+    let first = assignment(&spec, 4, "while :; do sleep 0.05; done");
+    link.want(4, vec![first.clone()]).await;
+    link.report().await;
+    link.report().await;
+    link.want(5, vec![started(&first)]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    link.want(6, vec![assignment(&spec, 5, "true")]).await;
+    let stopped = link.report().await;
+    assert_eq!((stopped.lease.seq, stopped.event), (4, MemberEvent::Stopped { outputs: None }));
+    assert!(stopped.metered_ms > 0);
+    assert_eq!(link.report().await.lease.seq, 5);
+    assert_eq!(link.report().await.event, MemberEvent::Ready);
+    // An older generation and a lower fence change nothing; the latter ends the link.
+    link.want(1, vec![]).await;
+    link.send(ToAgent::Desired(Desired { fence: Fence { epoch: 1, term: 4 }, generation: 99, assignments: vec![] }))
+        .await;
+    while link.next().await.is_some() {}
+    let mut link = controller.greet(0).await;
+    assert_eq!(link.hello.as_ref().unwrap().fence, FENCE);
+    // A clean end stops the prepared member and says so.
+    agent.stop.cancel();
+    loop {
+        let report = link.report().await;
+        if matches!(report.event, MemberEvent::Stopped { .. }) && report.lease.seq == 5 {
+            link.send(ToAgent::Ack { seq: report.seq }).await;
+            break;
+        }
+    }
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
