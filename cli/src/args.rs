@@ -1,0 +1,202 @@
+//! The command line.
+
+use std::ffi::OsString;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::command::{account, agent, audit, chain, controller, data, demo, lease, login, node, offers, pool, run};
+use crate::output::Format;
+use crate::up;
+
+/// Rent slices of pooled GPUs, offer your own, audit both.
+///
+/// Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not logged in or not allowed, 5 conflict, 6 no capacity,
+/// 7 timeout, 8 rate limited, 9 server or network, 130 interrupted. `run` ends with the remote command's code; its
+/// own failures are 255.
+#[derive(Debug, clap::Parser)]
+#[command(name = "selion", version, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How results are printed
+    #[arg(long, short, global = true, value_enum, default_value_t, env = "SELION_OUTPUT", hide_env = true)]
+    output: Format,
+    /// More of the log on stderr: -v, -vv; RUST_LOG wins
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// Ends when the process of this id, which started this one, ends
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    pub parent: Option<i32>,
+}
+
+/// Every command.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Tells the whole story of a pool in one run, on this machine alone
+    Demo(demo::Args),
+    /// Starts a whole pool on this machine: chain, controller, one agent, and a renter's profile
+    Up(up::Args),
+    /// Logs in at a pool and keeps a profile of it
+    Login(login::Args),
+    /// Shows whom the pool takes us for
+    Whoami,
+    /// Shows and moves the renter's money
+    Account {
+        /// What to do.
+        #[command(subcommand)]
+        command: account::Command,
+    },
+    /// Shows what can be leased now, and its price
+    Offers(offers::Args),
+    /// Leases slices, runs a command on them, and ends with its exit code
+    Run(Box<run::Args>),
+    /// Asks for, watches and gives back slices
+    Lease {
+        /// What to do.
+        #[command(subcommand)]
+        command: lease::Command,
+    },
+    /// Brings data to the pool, and results back
+    Data {
+        /// What to do.
+        #[command(subcommand)]
+        command: data::Command,
+    },
+    /// Shows the pool's nodes; their owner pauses and resumes them
+    Node {
+        /// What to do.
+        #[command(subcommand)]
+        command: node::Command,
+    },
+    /// Shows every account's part of the pool, in order of service
+    Shares,
+    /// Shows components and providers, as the log knows them from the chain
+    Registry,
+    /// Checks a pool from the chain and its log alone
+    Audit(audit::Args),
+    /// Offers this machine's GPUs in a pool
+    Agent {
+        /// What to do.
+        #[command(subcommand)]
+        command: agent::Command,
+    },
+    /// Runs a controller
+    Controller(controller::Args),
+    /// Runs a development chain
+    Chain(chain::Args),
+    /// Makes pools
+    Pool {
+        /// What to do.
+        #[command(subcommand)]
+        command: pool::Command,
+    },
+}
+
+impl Cli {
+    /// The form of results.
+    pub fn format(&self) -> Format {
+        match &self.command {
+            Command::Audit(args) if args.json => Format::Json,
+            Command::Demo(args) if args.json => Format::Json,
+            _ => self.output,
+        }
+    }
+}
+
+impl Command {
+    /// Whether stdout carries a stream, in which an error of ours has no place.
+    pub fn streams(&self) -> bool {
+        match self {
+            Self::Run(_) => true,
+            Self::Lease { command } => command.streams(),
+            _ => false,
+        }
+    }
+}
+
+/// Whether a command line that cannot be read asks for JSON.
+pub fn wants_json(words: &[OsString]) -> bool {
+    // What stands behind `--` is the remote command's.
+    let ours: Vec<&str> = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let joined = ours.iter().any(|word| ["--output=json", "-ojson", "-o=json"].contains(word));
+    let apart = ours.windows(2).any(|pair| ["--output", "-o"].contains(&pair[0]) && pair[1] == "json");
+    joined || apart || std::env::var_os("SELION_OUTPUT").is_some_and(|value| value == "json")
+}
+
+/// The log goes to stderr: warnings, with `-v` what happens, with `-vv` the details.
+pub fn log(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    // Only a second call in one process could fail.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    fn parse(line: &str) -> Result<Cli, String> {
+        Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_lines_of_the_documentation_are_read() {
+        for line in [
+            "selion run --slice 1g.10gb -- sh -c ls",
+            "selion run --slice share:250:4GiB --count 3 --min-nodes 2 --max-rate 0.80 --duration 4h --wait 10m \
+             --data bafy:in --env A=b --keep -- python train.py --epochs 3",
+            "selion lease create --slice whole -- true",
+            "selion lease wait lease-12-0 --state ended --timeout 90s --output json",
+            "selion account deposit 12.50 --dev",
+            "selion account grant 5 --until 30d",
+            "selion -o json offers",
+            "selion audit --rpc http://h:1 --pool 0x0101010101010101010101010101010101010101 --log f --json",
+            "selion pool create --chain-rpc http://h:1 --key-file k --finality-depth finalized --thaw 3d",
+        ] {
+            let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(parse(&line).is_ok(), "{line}: {:?}", parse(&line).err());
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_right() {
+        let table = [
+            ("selion run --slice half -- ls", "write 1g.10gb, whole or share:250:4GiB"),
+            (
+                "selion run --slice whole --duration 4hours -- ls",
+                "`4hours` is not a duration; write 90s, 15m, 4h or 2d",
+            ),
+            ("selion run --slice whole --max-rate -1 -- ls", "unexpected argument '-1'"),
+            ("selion run --slice whole", "COMMAND"),
+            ("selion lease show 12", "a lease id as lease-<entry>-<index>"),
+            ("selion account deposit 1e3", "is not an amount of tokens"),
+            ("selion rnu", "unrecognized subcommand"),
+        ];
+        for (line, words) in table {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_form_of_an_error_is_found_in_a_line_that_cannot_be_read() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert!(wants_json(&words("selion rnu --output json")));
+        assert!(wants_json(&words("selion -ojson rnu")));
+        assert!(!wants_json(&words("selion rnu")));
+        assert!(!wants_json(&words("selion run -- tool --output json")));
+    }
+}

@@ -1,0 +1,145 @@
+//! `selion account`: the renter's money.
+
+use selion_api::{Address, Amount, TimeMs};
+use selion_contracts::{BlockTag, Receipt};
+use selion_controller::wall_clock;
+
+use crate::dev;
+use crate::exit::Exit;
+use crate::failure::{Done, Failure};
+use crate::output::Output;
+use crate::session::Session;
+use crate::unit;
+
+/// Shows and moves the renter's money. Amounts are tokens, as 12.50.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// What the pool knows of the account
+    Show,
+    /// Puts tokens in the pool's vault
+    Deposit {
+        /// How much
+        #[arg(value_parser = unit::amount)]
+        amount: Amount,
+        /// On a development chain: takes free gas and tokens first
+        #[arg(long)]
+        dev: bool,
+    },
+    /// Lets the pool's controller sign vouchers for what you use, up to a cap
+    Grant {
+        /// At most this much in all
+        #[arg(value_parser = unit::amount)]
+        cap: Amount,
+        /// For use within this time from now
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = unit::duration)]
+        until: u64,
+    },
+    /// Asks for tokens back; they can be withdrawn after the pool's thaw time
+    Thaw {
+        /// How much in all; 0 takes the request back
+        #[arg(value_parser = unit::amount)]
+        amount: Amount,
+    },
+    /// Takes what has thawed
+    Withdraw {
+        /// Who gets it [default: the account]
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<Address>,
+    },
+}
+
+/// Runs the sub-command.
+pub async fn main(out: Output, command: Command) -> Done {
+    let session = Session::open()?;
+    match command {
+        Command::Show => show(out, &session).await,
+        Command::Deposit { amount, dev } => deposit(out, &session, amount, dev).await,
+        Command::Grant { cap, until } => {
+            let (signer, pool) = session.money().await?;
+            let delegate = session.client.pool().await?.delegate;
+            let until = wall_clock().plus(until);
+            let receipt = pool.send(&signer, pool.grant(delegate, cap, until)).await?;
+            let what =
+                format!("{delegate} may sign for {} tokens until {}", unit::show_money(cap.0), unit::show_time(until));
+            sent(out, &what, &receipt)
+        }
+        Command::Thaw { amount } => {
+            let (signer, pool) = session.money().await?;
+            let receipt = pool.send(&signer, pool.thaw(amount)).await?;
+            let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
+            let what = format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready));
+            sent(out, &what, &receipt)
+        }
+        Command::Withdraw { to } => withdraw(out, &session, to).await,
+    }
+}
+
+async fn show(out: Output, session: &Session) -> Done {
+    let view = session.client.account().await?;
+    out.show(&view, |view| {
+        let row =
+            |name: &str, amount: Amount, what: &str| [name.to_owned(), unit::show_money(amount.0), what.to_owned()];
+        let rows = vec![
+            row("deposited", view.deposited, "in all, final on chain"),
+            row("withdrawn", view.withdrawn, "in all"),
+            row("claimed", view.claimed, "by providers, in all"),
+            row("promised", view.promised, "in vouchers, not claimed yet"),
+            row("thawing", view.thawing, "on its way out"),
+            row("reserved", view.reserved, "for leases that are live"),
+            row("free", view.free, "for new leases"),
+            row("delegated", view.delegated, "what the pool's controller may still sign for"),
+        ];
+        format!("account {}\n{}", view.account, out.table(["", "TOKENS", ""], rows, ""))
+    })
+}
+
+async fn deposit(out: Output, session: &Session, amount: Amount, free: bool) -> Done {
+    if amount == Amount::ZERO {
+        return Err(Failure::usage("a deposit of 0.00", "give an amount above 0"));
+    }
+    let (signer, pool) = session.money().await?;
+    if free {
+        dev::give_tokens(&pool, &signer, amount).await?;
+    }
+    let has = pool.token_balance(signer.address(), BlockTag::Latest).await?;
+    if has < u128::from(amount.0) {
+        let has = unit::show_money(u64::try_from(has).unwrap_or(u64::MAX));
+        let wanted = unit::show_money(amount.0);
+        let detail = format!("account {} has {has} of token {}, not {wanted}", signer.account(), pool.at.token);
+        let free = if dev::is_dev_chain(pool.chain_id) { ", or add --dev: this is a development chain" } else { "" };
+        return Err(Failure::new(Exit::Conflict, "no_tokens", detail, format!("send it the rest{free}")));
+    }
+    pool.send(&signer, pool.approve_vault()).await?;
+    let receipt = pool.send(&signer, pool.deposit(amount)).await?;
+    let what = format!("{} tokens deposited; they count once the block is final", unit::show_money(amount.0));
+    sent(out, &what, &receipt)
+}
+
+async fn withdraw(out: Output, session: &Session, to: Option<Address>) -> Done {
+    let (signer, pool) = session.money().await?;
+    let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
+    if amount == Amount::ZERO {
+        return Err(Failure::new(
+            Exit::Conflict,
+            "nothing_thaws",
+            "nothing is thawing",
+            "run: selion account thaw AMOUNT",
+        ));
+    }
+    let chain_now = TimeMs(pool.rpc.header(BlockTag::Latest).await?.time_s.saturating_mul(1_000));
+    if ready > chain_now.max(wall_clock()) {
+        let detail = format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready));
+        return Err(Failure::new(Exit::Conflict, "still_thawing", detail, "withdraw after that"));
+    }
+    let receipt = pool.send(&signer, pool.withdraw(to.unwrap_or(signer.address()))).await?;
+    sent(out, &format!("{} tokens withdrawn", unit::show_money(amount.0)), &receipt)
+}
+
+fn sent(out: Output, what: &str, receipt: &Receipt) -> Done {
+    let result = serde_json::json!({
+        "transaction": receipt.tx,
+        "block_number": receipt.block_number,
+        "gas_used": receipt.gas_used,
+    });
+    out.show(&result, |_| format!("{what}\ntransaction {} in block {}", receipt.tx, receipt.block_number))
+}

@@ -1,0 +1,175 @@
+//! `selion agent`: offers this machine's GPUs.
+
+use std::path::PathBuf;
+
+use selion_agent::{AgentError, Check, Config, Event, GpuSource, JoinError};
+use selion_api::{Account, Address};
+
+use crate::exit::Exit;
+use crate::failure::{Done, Failure, chain};
+use crate::layers::layered;
+use crate::output::{Output, line};
+use crate::serving::Flags;
+use crate::unit;
+
+/// Offers this machine's GPUs in a pool.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Registers what the chain does not have yet, then serves leases until stopped
+    Up(Args),
+    /// Looks at everything an agent needs, and says what to do
+    Doctor(Args),
+}
+
+/// What the owner sets.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// TOML file; SELION_AGENT_* and flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Base URL of the controller
+    #[arg(long, value_name = "URL")]
+    controller: Option<String>,
+    /// JSON-RPC of the chain [default: http://127.0.0.1:8545]
+    #[arg(long, value_name = "URL")]
+    chain_rpc: Option<String>,
+    /// The pool's Controller contract
+    #[arg(long, value_name = "ADDRESS")]
+    pool: Option<Address>,
+    /// Keys, reports and content; one folder for each agent [default: agent-state]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Offers a simulated GPU of this model instead of real ones, e.g. "H100 80GB"; may be repeated
+    #[arg(long, value_name = "MODEL")]
+    simulate: Vec<String>,
+    /// The owner's account, if its key is kept elsewhere
+    #[arg(long, value_name = "ACCOUNT")]
+    provider: Option<Account>,
+    /// Host or IP at which members of a gang reach each other [default: 127.0.0.1]
+    #[arg(long, value_name = "HOST")]
+    address: Option<String>,
+    /// First port given to members [default: 20000]
+    #[arg(long, value_name = "PORT")]
+    port_base: Option<u16>,
+    /// Where the machine stands
+    #[arg(long, value_name = "TEXT")]
+    region: Option<String>,
+    /// Tokens per hour for the work of one A100 80GB; other GPUs cost in proportion [default: 1.00]
+    #[arg(long, value_name = "RATE", value_parser = unit::rate)]
+    price: Option<selion_api::Rate>,
+    /// Stake to register with, in tokens
+    #[arg(long, value_name = "AMOUNT", value_parser = unit::amount)]
+    stake: Option<selion_api::Amount>,
+    /// On a development chain: takes free gas and tokens
+    #[arg(long)]
+    dev_fund: bool,
+    /// Prints the configuration that the layers make, and ends
+    #[arg(long)]
+    print_config: bool,
+}
+
+impl Args {
+    fn config(self) -> Done<Config> {
+        let mut flags = Flags::default();
+        let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
+        flags
+            .set("controller", self.controller)
+            .set("chain_rpc", self.chain_rpc)
+            .set("pool", self.pool)
+            .set("state_dir", self.state_dir)
+            .set("gpus", simulated)
+            .set("provider", self.provider)
+            .set("address", self.address)
+            .set("port_base", self.port_base)
+            .set("region", self.region)
+            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
+            .set("stake", self.stake.map(|stake| stake.0))
+            .set("dev_fund", self.dev_fund.then_some(true));
+        layered(self.config.as_deref(), "SELION_AGENT_", &flags)
+    }
+}
+
+/// Runs the sub-command.
+pub async fn main(out: Output, command: Command) -> Done {
+    match command {
+        Command::Up(args) if args.print_config => out.json(&args.config()?),
+        Command::Up(args) => up(out, args.config()?).await,
+        Command::Doctor(args) => doctor(out, args.config()?).await,
+    }
+}
+
+async fn up(out: Output, config: Config) -> Done {
+    let stop = crate::stop::token()?;
+    let joined = tokio::select! {
+        joined = selion_agent::join(&config) => joined?,
+        () = stop.cancelled() => return Ok(()),
+    };
+    if !out.is_json() {
+        let sent = joined.transactions.len();
+        line(&format!("node {} of provider {}: {sent} transactions sent", joined.node, joined.provider))?;
+    } else {
+        out.json(&serde_json::json!({ "event": "joined", "joined": joined }))?;
+    }
+    selion_agent::run(config, stop, move |event| tell(out, &event)).await?;
+    Ok(())
+}
+
+/// Nobody may be listening any more; that is no reason to stop.
+fn tell(out: Output, event: &Event) {
+    let _ = if out.is_json() { out.json(event) } else { line(&sentence(event)) };
+}
+
+fn sentence(event: &Event) -> String {
+    match event {
+        Event::Up { gpus, .. } => format!("{gpus} GPUs to offer; Ctrl-C stops the agent"),
+        Event::Linked => "linked: the controller knows this node".to_owned(),
+        Event::LinkLost { why } => format!("link lost ({why}); connecting again"),
+        Event::Refused { reason, detail } => format!("refused: {reason}: {detail}"),
+        Event::Member { member, what, metered_ms } => {
+            format!("{} member {} {what}, metered {}", member.lease, member.member, unit::show_elapsed(*metered_ms))
+        }
+        Event::Voucher { renter, cumulative } => {
+            format!("voucher of {renter}: {} tokens in all", unit::show_money(cumulative.0))
+        }
+        Event::Stopping => "stopping".to_owned(),
+    }
+}
+
+async fn doctor(out: Output, config: Config) -> Done {
+    let checks = selion_agent::doctor(&config).await;
+    let bad = checks.iter().filter(|check| !check.ok).count();
+    let human = |checks: &Vec<Check>| {
+        let rows = checks.iter().map(|check| {
+            let word = if check.ok { "ok" } else { "FAILED" };
+            [word.to_owned(), check.name.to_owned(), check.detail.clone(), check.remedy.clone().unwrap_or_default()]
+        });
+        out.table(["", "CHECK", "FOUND", "WHAT TO DO"], rows.collect(), "nothing to check")
+    };
+    out.show(&checks, human)?;
+    if bad == 0 {
+        return Ok(());
+    }
+    // The list above says it all, also to programs.
+    out.note(format!("{bad} of {} checks failed", checks.len()));
+    Err(Failure::remote(Exit::Failure.code()))
+}
+
+impl From<AgentError> for Failure {
+    fn from(error: AgentError) -> Self {
+        Self::new(Exit::Failure, "agent", chain(&error), "`selion agent doctor` looks at everything an agent needs")
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Agent(error) => error.into(),
+            JoinError::Pool(error) => error.into(),
+            JoinError::Sign(error) => error.into(),
+            JoinError::NoPool => {
+                Self::usage(error, "ask the pool's operator, or run `selion up` for a pool of your own")
+            }
+            other => Self::new(Exit::Failure, "join", chain(&other), "`selion agent doctor` shows what the chain has"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a renter asks for, as `lease create` and `run` take it.
+
+use std::collections::BTreeMap;
+
+use selion_api::lease::{OnNodeLoss, default_cpu_milli, default_ram_bytes};
+use selion_api::rest::{DatasetMount, Lease, NewLease};
+use selion_api::slice::SliceWant;
+use selion_api::{IsolationClass, MemberWant, NodeId, Rate};
+
+use crate::failure::Done;
+use crate::session::Session;
+use crate::slice::{class, slice};
+use crate::unit;
+
+/// Slices, limits and the command.
+#[derive(Debug, clap::Args)]
+pub struct Ask {
+    /// What to lease: a MIG profile (1g.10gb), whole, or share:PERMILLE:MEMORY (share:250:4GiB)
+    #[arg(long, value_parser = slice)]
+    pub slice: SliceWant,
+    /// How many such slices, all or nothing: more than one is a gang
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub count: u16,
+    /// Spread a gang over at least so many nodes
+    #[arg(long, value_name = "M", default_value_t = 1)]
+    pub min_nodes: u16,
+    /// Only GPUs of this model, e.g. "H100 80GB"
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Only this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<NodeId>,
+    /// Accepted isolation class: mig, capped, mps, shared, whole, simulated; may be repeated [default: all]
+    #[arg(long = "class", value_name = "CLASS", value_parser = class)]
+    pub classes: Vec<IsolationClass>,
+    /// Highest price accepted for each slice, in tokens per hour, e.g. 0.80
+    #[arg(long, value_name = "RATE", value_parser = unit::rate)]
+    pub max_rate: Option<Rate>,
+    /// Longest running time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = unit::duration)]
+    pub duration: u64,
+    /// How long to wait for room; 0s refuses instead
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration)]
+    pub wait: u64,
+    /// Cores beside each slice, e.g. 2 or 0.5
+    #[arg(long, value_name = "CORES", value_parser = cores)]
+    pub cpu: Option<u32>,
+    /// Memory beside each slice, e.g. 4GiB
+    #[arg(long, value_name = "MEMORY", value_parser = unit::memory)]
+    pub ram: Option<u64>,
+    /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
+    #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
+    pub datasets: Vec<DatasetMount>,
+    /// Environment variable; may be repeated
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// What becomes of the lease when a node under it is lost [default: end, of a gang requeue]
+    #[arg(long, value_name = "WHAT")]
+    pub on_node_loss: Option<NodeLoss>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// What becomes of a lease when a node under it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum NodeLoss {
+    /// The lease ends.
+    End,
+    /// The whole lease waits again, first in line.
+    Requeue,
+}
+
+/// `CID` or `CID:NAME`.
+fn mount(text: &str) -> Result<DatasetMount, String> {
+    let (cid, mount) = text.split_once(':').unwrap_or((text, "data"));
+    if cid.is_empty() || mount.is_empty() {
+        return Err(format!("`{text}` is not a dataset to mount; write CID or CID:NAME"));
+    }
+    Ok(DatasetMount { cid: cid.to_owned(), mount: mount.to_owned() })
+}
+
+/// `NAME=VALUE`.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| format!("`{text}` is not an environment variable; write NAME=VALUE"))
+}
+
+/// Cores with up to three decimals, in thousandths.
+fn cores(text: &str) -> Result<u32, String> {
+    let bad = || format!("`{text}` is not a number of cores; write 2 or 0.5");
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 3 {
+        return Err(bad());
+    }
+    let part: u32 = format!("{part:0<3}").parse().map_err(|_| bad())?;
+    let milli = whole.parse::<u32>().ok().and_then(|whole| whole.checked_mul(1_000)?.checked_add(part));
+    milli.ok_or_else(bad)
+}
+
+impl Ask {
+    /// The request, not signed yet.
+    pub fn request(self) -> NewLease {
+        let member = MemberWant {
+            slice: self.slice,
+            model: self.model,
+            node: self.node,
+            cpu_milli: self.cpu.unwrap_or_else(default_cpu_milli),
+            ram_bytes: self.ram.unwrap_or_else(default_ram_bytes),
+        };
+        let classes = if self.classes.is_empty() { IsolationClass::ALL.to_vec() } else { self.classes };
+        NewLease {
+            members: vec![member; usize::from(self.count)],
+            min_nodes: self.min_nodes,
+            max_rate: self.max_rate,
+            classes,
+            duration_ms: self.duration,
+            wait_ms: self.wait,
+            on_node_loss: self.on_node_loss.map(|what| match what {
+                NodeLoss::End => OnNodeLoss::End,
+                NodeLoss::Requeue => OnNodeLoss::Requeue,
+            }),
+            command: self.command,
+            env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
+            datasets: self.datasets,
+            salt: None,
+            signature: None,
+        }
+    }
+
+    /// Signs the request and asks for the lease.
+    pub async fn create(self, session: &Session) -> Done<Lease> {
+        let wallet = session.wallet()?;
+        let key = selion_client::fresh_key()?;
+        let mut request = self.request();
+        Ok(session.client.create_signed_lease(&wallet, &session.pool_id(), &key, &mut request).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_small_forms_are_read_and_wrong_ones_named() {
+        assert_eq!(cores("2"), Ok(2_000));
+        assert_eq!(cores("0.5"), Ok(500));
+        assert!(cores("half").unwrap_err().contains("write 2 or 0.5"));
+        assert!(cores("1.2345").is_err() && cores("-1").is_err() && cores("99999999").is_err());
+        assert_eq!(mount("bafy").map(|mount| mount.mount), Ok("data".to_owned()));
+        assert_eq!(mount("bafy:in").map(|mount| mount.mount), Ok("in".to_owned()));
+        assert!(mount(":in").is_err() && mount("bafy:").is_err());
+        assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(variable("=b").is_err() && variable("A").is_err());
+    }
+}

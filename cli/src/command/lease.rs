@@ -1,0 +1,207 @@
+//! `selion lease`: slices held, one by one.
+
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use selion_api::LeaseId;
+use selion_api::agent::LogSource;
+use selion_api::lease::LeaseState;
+use selion_api::rest::{Lease, LogLine};
+use selion_client::{ClientError, LogQuery, PageQuery};
+
+use super::ask::Ask;
+use super::lease_view;
+use crate::exit::Exit;
+use crate::failure::{Done, Failure};
+use crate::output::{Output, line};
+use crate::session::Session;
+use crate::unit;
+
+/// Asks for, watches and gives back slices.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Asks for a lease and returns at once
+    Create(Box<Ask>),
+    /// The newest leases
+    List {
+        /// At most so many
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Everything about one lease
+    Show {
+        /// Its id
+        lease: LeaseId,
+    },
+    /// Waits until a lease is in a state
+    Wait {
+        /// Its id
+        lease: LeaseId,
+        /// waiting, held, preparing, starting, active, ending or ended
+        #[arg(long, default_value = "active", value_parser = state)]
+        state: LeaseState,
+        /// How long
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration)]
+        timeout: u64,
+    },
+    /// What the members print, live
+    Logs {
+        /// The lease's id
+        lease: LeaseId,
+        /// Only the last so many of the lines kept
+        #[arg(long, value_name = "N")]
+        tail: Option<usize>,
+        /// Ends after the lines kept
+        #[arg(long)]
+        no_follow: bool,
+    },
+    /// Gives the slices back
+    Release {
+        /// The lease's id
+        lease: LeaseId,
+    },
+    /// Why it is, or is not, where it is: every GPU judged
+    Explain {
+        /// The lease's id
+        lease: LeaseId,
+    },
+    /// Every change, live
+    Events {
+        /// The lease's id
+        lease: LeaseId,
+    },
+}
+
+/// Longest single question to the controller.
+const ONE_WAIT: Duration = Duration::from_secs(60);
+
+fn state(text: &str) -> Result<LeaseState, String> {
+    serde_json::from_value(text.into()).map_err(|_| {
+        format!("`{text}` is not a state; write waiting, held, preparing, starting, active, ending or ended")
+    })
+}
+
+impl Command {
+    /// Whether results come one by one on stdout, so that an error does not belong among them.
+    pub fn streams(&self) -> bool {
+        matches!(self, Self::Logs { .. } | Self::Events { .. })
+    }
+}
+
+/// Runs the sub-command.
+pub async fn main(out: Output, command: Command) -> Done {
+    let session = Session::open()?;
+    let client = &session.client;
+    let detail = |lease: &Lease| lease_view::detail(out, lease);
+    match command {
+        Command::Create(ask) => out.show(&ask.create(&session).await?, detail),
+        Command::List { limit } => list(out, &session, limit).await,
+        Command::Show { lease } => out.show(&client.lease(lease).await?, detail),
+        Command::Wait { lease, state, timeout } => {
+            out.show(&wait(&session, lease, state, Duration::from_millis(timeout)).await?, detail)
+        }
+        Command::Logs { lease, tail, no_follow } => logs(out, &session, lease, tail, !no_follow).await,
+        Command::Release { lease } => out.show(&client.release(lease).await?, detail),
+        Command::Explain { lease } => explain(out, &session, lease).await,
+        Command::Events { lease } => {
+            let mut events = client.events(lease, None);
+            while let Some(event) = events.next().await {
+                let event = event?;
+                if out.is_json() { out.json(&event)? } else { line(&lease_view::event(&event))? }
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn list(out: Output, session: &Session, limit: usize) -> Done {
+    let mut leases = Vec::new();
+    let mut page = PageQuery::default();
+    while leases.len() < limit {
+        page.page_size = u32::try_from((limit - leases.len()).min(500)).ok();
+        let answer = session.client.leases(&page).await?;
+        leases.extend(answer.leases);
+        match answer.next_page_token {
+            Some(token) => page.page_token = Some(token),
+            None => break,
+        }
+    }
+    out.show(&serde_json::json!({ "leases": leases }), |_| lease_view::list(out, &leases))
+}
+
+/// Waits for a state, asking again as often as needed.
+pub async fn wait(session: &Session, id: LeaseId, state: LeaseState, timeout: Duration) -> Done<Lease> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match session.client.wait(id, state, left.min(ONE_WAIT)).await {
+            Err(ClientError::Problem(problem)) if problem.code == "wait_timeout" && left > ONE_WAIT => {}
+            Err(error) => return Err(error.into()),
+            Ok(lease) => return Ok(lease),
+        }
+    }
+}
+
+async fn logs(out: Output, session: &Session, id: LeaseId, tail: Option<usize>, follow: bool) -> Done {
+    let gang = session.client.lease(id).await?.wants.len() > 1;
+    let mut lines = session.client.logs(id, &LogQuery { tail, follow: Some(follow) });
+    while let Some(one) = lines.next().await {
+        print(out, &one?, gang)?;
+    }
+    Ok(())
+}
+
+/// Prints a line where the member printed it; the agent's own words go to stderr. Members of a gang are told apart.
+pub fn print(out: Output, log: &LogLine, gang: bool) -> Done {
+    if out.is_json() {
+        return out.json(log);
+    }
+    let text = if gang { format!("[{}] {}", log.member, log.text) } else { log.text.clone() };
+    match log.source {
+        LogSource::Stdout => line(&text),
+        LogSource::Stderr => {
+            out.note(text);
+            Ok(())
+        }
+        LogSource::Agent => {
+            out.note(format!("agent: {text}"));
+            Ok(())
+        }
+    }
+}
+
+async fn explain(out: Output, session: &Session, id: LeaseId) -> Done {
+    let (lease, placement) = futures::try_join!(session.client.lease(id), session.client.placement(id))?;
+    let both = serde_json::json!({ "lease": lease, "placement": placement });
+    out.show(&both, |_| format!("{}\n{}", lease_view::detail(out, &lease), lease_view::placement(out, &placement)))
+}
+
+/// How a lease that is over ended, as a result: the command's own exit code, or why there is none.
+pub fn verdict(lease: &Lease) -> Done {
+    use selion_api::{Party, Reason};
+    match lease.reason {
+        Some(Reason::Completed) => Ok(()),
+        Some(Reason::CommandFailed) => {
+            let codes = lease.members.iter().filter_map(|member| member.exit_code);
+            let code = codes.into_iter().find(|code| *code != 0).unwrap_or(1);
+            Err(Failure::remote(u8::try_from(code).unwrap_or(Exit::Failure.code())))
+        }
+        Some(reason) => {
+            let suggestion = match reason.party() {
+                Party::Renter => format!("`selion lease show {}` has the whole story", lease.id),
+                Party::Provider => {
+                    "run it again: the pool places it elsewhere; nothing was billed past the evidence".to_owned()
+                }
+                Party::Pool | Party::Chain => {
+                    format!("`selion lease explain {}` shows what stood in the way", lease.id)
+                }
+            };
+            let detail = format!("{} ended: {}", lease.id, reason.text());
+            Err(Failure::new(Exit::Conflict, reason.code(), detail, suggestion))
+        }
+        None => {
+            let detail = format!("{} is {}", lease.id, lease.state.code());
+            Err(Failure::new(Exit::Conflict, "not_ended", detail, format!("selion lease show {}", lease.id)))
+        }
+    }
+}

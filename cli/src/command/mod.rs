@@ -1,0 +1,19 @@
+//! One file a noun. Each holds its arguments and what they do; rules live elsewhere.
+
+pub mod account;
+pub mod agent;
+pub mod ask;
+pub mod audit;
+pub mod chain;
+pub mod controller;
+pub mod data;
+pub mod demo;
+pub mod lease;
+pub mod lease_view;
+pub mod login;
+pub mod node;
+pub mod offers;
+pub mod pool;
+pub mod registry;
+pub mod run;
+pub mod shares;

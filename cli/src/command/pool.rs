@@ -1,0 +1,138 @@
+//! `selion pool`: makes a pool on a chain.
+
+use std::path::PathBuf;
+
+use selion_api::{Account, Address};
+use selion_contracts::{PoolTerms, Rpc, Signer};
+use selion_controller::mirror::pool::{PoolFile, PoolOptions, create_pool};
+
+use crate::dev::{give_gas, is_dev_chain, require_dev_chain};
+use crate::failure::{Done, Failure};
+use crate::output::Output;
+use crate::profile::write_private;
+use crate::unit;
+
+/// Makes pools.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Deploys the contracts of a new pool; its terms are fixed for good
+    Create(Create),
+}
+
+/// The terms of a new pool.
+#[derive(Debug, clap::Args)]
+pub struct Create {
+    /// JSON-RPC of the chain
+    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC")]
+    chain_rpc: String,
+    /// File with the key that pays for it; made if it is not there
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Who decides and countersigns: the controller's key [default: the account of the key file]
+    #[arg(long, value_name = "ACCOUNT")]
+    authority: Option<Account>,
+    /// ERC-20 in which everything is paid [default on development chains: a new test token]
+    #[arg(long, value_name = "ADDRESS")]
+    token: Option<Address>,
+    /// Factory to use [default: a new one]
+    #[arg(long, value_name = "ADDRESS")]
+    factory: Option<Address>,
+    /// Operator's fee in ten-thousandths of every claim
+    #[arg(long, value_name = "BPS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    fee_bps: u16,
+    /// Blocks on top that make a block final, or `finalized` for the chain's own tag [default: 0 on development
+    /// chains, else finalized]
+    #[arg(long, value_name = "DEPTH", value_parser = finality)]
+    finality_depth: Option<u32>,
+    /// Time between a renter's thaw and the withdrawal
+    #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
+    thaw: u32,
+    /// Time between a provider's unbonding and the return of stake
+    #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
+    unbond: u32,
+    /// Time for which an old authority's vouchers stay claimable
+    #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
+    grace: u32,
+    /// Least stake of a provider, in tokens
+    #[arg(long, value_name = "AMOUNT", default_value = "1.00", value_parser = unit::amount)]
+    min_stake: selion_api::Amount,
+    /// Lets simulated GPUs be offered
+    #[arg(long)]
+    allow_simulated: bool,
+    /// Lets nodes without a sandbox be leased
+    #[arg(long)]
+    allow_unsandboxed: bool,
+    /// Where the pool's addresses are written
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+fn finality(text: &str) -> Result<u32, String> {
+    match text {
+        "finalized" => Ok(PoolTerms::FINALIZED_TAG),
+        _ => text.parse().map_err(|_| format!("`{text}` is neither a number of blocks nor `finalized`")),
+    }
+}
+
+fn seconds(text: &str) -> Result<u32, String> {
+    let ms = unit::duration(text).map_err(|error| error.to_string())?;
+    u32::try_from(ms / 1_000).map_err(|_| format!("`{text}` is longer than 136 years"))
+}
+
+/// Makes the pool and says where it is.
+pub async fn main(out: Output, Command::Create(args): Command) -> Done {
+    if let Some(path) = args.out.as_ref().filter(|path| path.exists()) {
+        let suggestion = "a pool is made once: use that one, or name another file";
+        return Err(Failure::usage(format!("{} exists already", path.display()), suggestion));
+    }
+    let rpc = Rpc::new(&args.chain_rpc)?;
+    let chain_id = rpc.chain_id().await?;
+    if args.token.is_none() {
+        require_dev_chain(chain_id, "a new test token that anyone can mint")?;
+    }
+    let signer = Signer::open_or_create(&args.key_file)?;
+    if is_dev_chain(chain_id) {
+        give_gas(&rpc, signer.account()).await?;
+    }
+    let default_depth = if is_dev_chain(chain_id) { 0 } else { PoolTerms::FINALIZED_TAG };
+    let options = PoolOptions {
+        token: args.token,
+        factory: args.factory,
+        authority: args.authority.unwrap_or(signer.account()),
+        fee_bps: args.fee_bps,
+        thaw_delay_s: args.thaw,
+        unbond_delay_s: args.unbond,
+        min_stake: args.min_stake,
+        finality_depth: args.finality_depth.unwrap_or(default_depth),
+        grace_s: args.grace,
+        allow_simulated: args.allow_simulated,
+        allow_unsandboxed: args.allow_unsandboxed,
+        metadata_cid: String::new(),
+    };
+    out.note(format!("making a pool on chain {chain_id} ..."));
+    let made = create_pool(&rpc, &signer, &options).await?;
+    if let Some(path) = &args.out {
+        write_private(path, &(serde_json::json!(made).to_string() + "\n"))?;
+    }
+    out.show(&made, |pool| {
+        let key = args.key_file.display();
+        let next = format!(
+            "next: selion controller --chain-rpc {} --pool {} --authority-key {key}",
+            args.chain_rpc, pool.controller
+        );
+        format!("{}\n{next}", describe(out, pool))
+    })
+}
+
+/// The pool's addresses as a table.
+pub fn describe(out: Output, pool: &PoolFile) -> String {
+    let rows = vec![
+        ["controller".to_owned(), pool.controller.to_string()],
+        ["vault".to_owned(), pool.vault.to_string()],
+        ["token".to_owned(), pool.token.to_string()],
+        ["factory".to_owned(), pool.factory.to_string()],
+        ["chain".to_owned(), pool.chain_id.to_string()],
+        ["block".to_owned(), pool.block.to_string()],
+    ];
+    out.table(["POOL", ""], rows, "")
+}

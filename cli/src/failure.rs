@@ -1,0 +1,264 @@
+//! Why a command did not do its job: what was wrong, with what value, and what to do.
+
+use std::error::Error;
+use std::fmt::Display;
+
+use selion_api::lease::NearestMiss;
+use selion_api::rest::{FieldError, Problem};
+use selion_client::ClientError;
+use selion_contracts::{PoolError, RpcError, SignerError, TxError};
+use serde::Serialize;
+
+use crate::exit::Exit;
+use crate::unit::show_money;
+
+/// A failure, ready to be shown. Boxed inside, so that results stay small.
+#[derive(Debug)]
+pub struct Failure(Box<Body>);
+
+/// What is shown. In JSON this is the value of `error`.
+#[derive(Debug, Serialize)]
+pub struct Body {
+    /// The process's exit code.
+    #[serde(skip)]
+    pub exit: u8,
+    /// Stable snake_case code: scripts branch on it.
+    pub code: String,
+    /// What was wrong, with the value.
+    pub detail: String,
+    /// What to do next.
+    pub suggestion: String,
+    /// Faults of single fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// The candidate that came closest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<NearestMiss>,
+    /// The controller's name for the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+}
+
+/// What every command returns.
+pub type Done<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure of that kind.
+    pub fn new(exit: Exit, code: &str, detail: impl Display, suggestion: impl Display) -> Self {
+        Self(Box::new(Body {
+            exit: exit.code(),
+            code: code.to_owned(),
+            detail: detail.to_string(),
+            suggestion: suggestion.to_string(),
+            errors: Vec::new(),
+            nearest: None,
+            trace_id: None,
+        }))
+    }
+
+    /// A wrong value on the command line, in a file or in the environment.
+    pub fn usage(detail: impl Display, suggestion: impl Display) -> Self {
+        Self::new(Exit::Usage, "usage", detail, suggestion)
+    }
+
+    /// A file or folder that could not be read or written.
+    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let suggestion = match error.kind() {
+            std::io::ErrorKind::NotFound => "check the path",
+            std::io::ErrorKind::PermissionDenied => "check who owns it, or name another place",
+            std::io::ErrorKind::StorageFull => "free some space and try again",
+            _ => "check the disk and the path",
+        };
+        Self::new(Exit::Failure, "file", format!("{}: {error}", path.display()), suggestion)
+    }
+
+    /// The remote command ended with this code: nothing more to say.
+    pub fn remote(code: u8) -> Self {
+        let mut failure = Self::new(Exit::Failure, "", "", "");
+        failure.0.exit = code;
+        failure
+    }
+
+    /// Whether there is anything to show beside the exit code.
+    pub fn is_silent(&self) -> bool {
+        self.0.code.is_empty()
+    }
+
+    /// The same failure under another exit code.
+    pub fn with_exit(mut self, exit: Exit) -> Self {
+        self.0.exit = exit.code();
+        self
+    }
+
+    /// What is shown.
+    pub fn body(&self) -> &Body {
+        &self.0
+    }
+}
+
+/// An error with its causes, in one line. A cause that the text before it repeats already is left out.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// What to type next, where the controller can only name its own paths.
+fn next(problem: &Problem) -> Option<String> {
+    let words = match problem.code.as_str() {
+        "no_token" | "token_expired" | "bad_token" | "bad_api_key" | "bad_nonce" => {
+            "run: selion login --controller URL".to_owned()
+        }
+        "price_above_max" => match &problem.nearest {
+            Some(near) => format!("raise --max-rate to at least {}", show_money(near.need.max(near.have))),
+            None => "raise --max-rate; `selion offers` shows the prices".to_owned(),
+        },
+        "no_matching_slice" | "class_not_allowed" | "sandbox_not_allowed" => {
+            "`selion offers` shows what can be leased; ask for one of those".to_owned()
+        }
+        "pool_full" | "gang_incomplete" | "waits_for_stop" => {
+            "add --wait 10m to wait for room, or ask for a smaller slice".to_owned()
+        }
+        "payment_required" => {
+            "run `selion account deposit AMOUNT` and `selion account grant CAP`, shorten --duration, \
+                               or lower --max-rate"
+                .to_owned()
+        }
+        "unknown_dataset" => "run `selion data add PATH` first".to_owned(),
+        _ => return None,
+    };
+    Some(words)
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let (exit, code, suggestion) = match &error {
+            ClientError::Problem(problem) => {
+                let mut failure =
+                    Self::new(Exit::of_problem(problem), &problem.code, &problem.detail, &problem.suggestion);
+                failure.0.errors.clone_from(&problem.errors);
+                failure.0.nearest.clone_from(&problem.nearest);
+                failure.0.trace_id.clone_from(&problem.trace_id);
+                if let Some(words) = next(problem) {
+                    failure.0.suggestion = words;
+                }
+                return failure;
+            }
+            ClientError::Unreachable { url, why, remedy } => {
+                let detail = format!("{url} cannot be reached: {why}");
+                return Self::new(Exit::Server, "unreachable", detail, remedy);
+            }
+            ClientError::Protocol { .. } => (Exit::Server, "protocol", "check the controller's URL and release"),
+            ClientError::BadUrl { .. } => (Exit::Usage, "bad_url", "give http://HOST[:PORT] or https://HOST[:PORT]"),
+            ClientError::NoLogin => (Exit::Auth, "no_login", "run: selion login --controller URL"),
+            ClientError::Wallet(_) => (Exit::Auth, "wallet", "check the key file that the profile names"),
+            ClientError::Random(_) => (Exit::Failure, "random", "check /dev/urandom"),
+            ClientError::File { .. } => (Exit::Failure, "file", "check the path and who may read it"),
+        };
+        Self::new(exit, code, &error, suggestion)
+    }
+}
+
+impl From<RpcError> for Failure {
+    fn from(error: RpcError) -> Self {
+        let (exit, code) = match &error {
+            RpcError::BadUrl { .. } => (Exit::Usage, "bad_chain_url"),
+            RpcError::Reverted { .. } => (Exit::Conflict, "contract_refused"),
+            _ => (Exit::Server, "chain_unreachable"),
+        };
+        Self::new(exit, code, chain(&error), "check --chain-rpc, and that the chain's node runs")
+    }
+}
+
+impl From<SignerError> for Failure {
+    fn from(error: SignerError) -> Self {
+        let suggestion = "name a file with 64 hex digits that only you can read, or a path where one can be made";
+        Self::new(Exit::Usage, "key_file", chain(&error), suggestion)
+    }
+}
+
+impl From<TxError> for Failure {
+    fn from(error: TxError) -> Self {
+        let (exit, code, suggestion) = match error {
+            TxError::Rpc(error) => return error.into(),
+            TxError::Signer(error) => return error.into(),
+            TxError::Reverted { .. } => {
+                (Exit::Conflict, "contract_refused", "the contract's reason says what to change")
+            }
+            TxError::Late { .. } => (Exit::Timeout, "transaction_late", "look for its receipt before sending again"),
+            TxError::NoGas { .. } => (Exit::Conflict, "no_gas", "send the account some of the chain's coin"),
+            #[expect(unreachable_patterns, reason = "the enum may grow")]
+            _ => (Exit::Server, "transaction", "check the chain's node"),
+        };
+        Self::new(exit, code, chain(&error), suggestion)
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::Rpc(error) => error.into(),
+            PoolError::Tx(error) => error.into(),
+            PoolError::Signer(error) => error.into(),
+            PoolError::NoPool { .. } => Self::new(
+                Exit::NotFound,
+                "no_pool",
+                &error,
+                "check --pool and --chain-rpc; `selion pool create` makes one",
+            ),
+            other => Self::new(Exit::Server, "contract", chain(&other), "check that this release matches the pool's"),
+        }
+    }
+}
+
+impl From<selion_dataplane::StoreError> for Failure {
+    fn from(error: selion_dataplane::StoreError) -> Self {
+        let suggestion = "see what the message names, then run the same command again: nothing is lost";
+        Self::new(Exit::Failure, "content", chain(&error), suggestion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_of_an_error_is_a_contract() {
+        let failure = Failure::usage("`4hours` is not a duration", "write 90s, 15m, 4h or 2d");
+        let json = serde_json::to_string(&serde_json::json!({ "error": failure.body() })).unwrap();
+        let golden = r#"{"error":{"code":"usage","detail":"`4hours` is not a duration","suggestion":"write 90s, 15m, 4h or 2d"}}"#;
+        assert_eq!(json, golden);
+        assert_eq!(failure.body().exit, 2);
+    }
+
+    #[test]
+    fn a_refusal_says_which_flag_to_change_in_our_units() {
+        let problem: Problem = serde_json::from_value(serde_json::json!({
+            "type": "", "title": "", "status": 409, "detail": "too dear", "code": "price_above_max",
+            "retryable": false, "suggestion": "raise max_rate to at least `nearest.need`",
+            "nearest": { "node": format!("0x{}", "01".repeat(20)), "gpu": null, "reason": "price_above_max",
+                         "need": 396_250, "have": 100_000 },
+        }))
+        .unwrap();
+        let failure = Failure::from(ClientError::Problem(Box::new(problem)));
+        assert_eq!(failure.body().suggestion, "raise --max-rate to at least 0.39625");
+        assert_eq!((failure.body().exit, failure.body().code.as_str()), (6, "price_above_max"));
+        let near = failure.body().nearest.as_ref().map(crate::output::nearest).unwrap();
+        assert!(near.ends_with("asks 0.39625 an hour, the limit is 0.10"), "{near}");
+    }
+
+    #[test]
+    fn a_silent_failure_carries_the_remote_code_only() {
+        let failure = Failure::remote(42);
+        assert!(failure.is_silent());
+        assert_eq!(failure.body().exit, 42);
+    }
+}

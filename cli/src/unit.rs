@@ -1,0 +1,197 @@
+//! Units as people write them. Everywhere else: milliseconds, bytes and token base units.
+
+use selion_api::{Amount, Rate, TimeMs};
+
+/// A text that is not a value of its unit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {what}; write {how}")]
+pub struct BadUnit {
+    text: String,
+    what: &'static str,
+    how: &'static str,
+}
+
+const SPANS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+/// Decimals of the pool's token, and base units of one.
+const DECIMALS: usize = 6;
+const ONE: u64 = 1_000_000;
+
+/// Digits and a unit of `units`, in the smallest unit.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+/// The shortest exact text in `units`, which end with the smallest.
+fn written(value: u64, units: &[(&str, u64)]) -> String {
+    let exact = units.iter().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
+    match exact.or(units.last()) {
+        Some((name, factor)) => format!("{}{name}", value / factor),
+        None => value.to_string(),
+    }
+}
+
+/// `90s`, `15m`, `4h`, `2d`, `250ms`: milliseconds.
+pub fn duration(text: &str) -> Result<u64, BadUnit> {
+    let bad = || BadUnit { text: text.to_owned(), what: "a duration", how: "90s, 15m, 4h or 2d" };
+    scaled(text, &SPANS).ok_or_else(bad)
+}
+
+/// The text that [`duration`] reads.
+pub fn show_duration(ms: u64) -> String {
+    written(ms, &SPANS)
+}
+
+/// A measured time for people: three figures or so, not exact.
+pub fn show_elapsed(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{}m{:02}s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{}h{:02}m", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+/// A time as `2026-11-20 16:05:09Z`.
+pub fn show_time(at: TimeMs) -> String {
+    let (days, of_day) = (at.0 / 86_400_000, at.0 % 86_400_000 / 1_000);
+    // Gregorian years repeat every 400, which are 146,097 days; counted from 0000-03-01 the leap day comes last.
+    let since_march_0 = days.saturating_add(719_468);
+    let (era, day) = (since_march_0 / 146_097, since_march_0 % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year + 400 * era + u64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3_600, of_day % 3_600 / 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// `24GiB`, `512MiB`: bytes.
+pub fn memory(text: &str) -> Result<u64, BadUnit> {
+    let bad = || BadUnit { text: text.to_owned(), what: "an amount of memory", how: "512MiB, 24GiB or 1TiB" };
+    scaled(text, &SIZES).ok_or_else(bad)
+}
+
+/// The text that [`memory`] reads.
+pub fn show_memory(bytes: u64) -> String {
+    written(bytes, &SIZES)
+}
+
+/// Bytes for people: one decimal at most, not exact.
+pub fn show_size(bytes: u64) -> String {
+    match SIZES.iter().find(|(_, factor)| bytes >= *factor) {
+        Some((name, factor)) if bytes.is_multiple_of(*factor) => format!("{}{name}", bytes / factor),
+        Some((name, factor)) => format!("{}.{}{name}", bytes / factor, bytes % factor * 10 / factor),
+        None => "0B".to_owned(),
+    }
+}
+
+/// `0.80` tokens: base units.
+fn money(text: &str) -> Option<u64> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > DECIMALS {
+        return None;
+    }
+    let part: u64 = format!("{part:0<DECIMALS$}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(ONE)?.checked_add(part)
+}
+
+/// An amount in tokens, as `12.50`.
+pub fn amount(text: &str) -> Result<Amount, BadUnit> {
+    let bad = || BadUnit {
+        text: text.to_owned(),
+        what: "an amount of tokens",
+        how: "it as 12.50: digits with at most six after the point",
+    };
+    money(text).map(Amount).ok_or_else(bad)
+}
+
+/// A rate in tokens per hour, as `0.80`.
+pub fn rate(text: &str) -> Result<Rate, BadUnit> {
+    let bad = || BadUnit {
+        text: text.to_owned(),
+        what: "a rate in tokens per hour",
+        how: "it as 0.80: digits with at most six after the point",
+    };
+    money(text).map(Rate).ok_or_else(bad)
+}
+
+/// The text that [`amount`] and [`rate`] read: exact, at least two decimals.
+pub fn show_money(base_units: u64) -> String {
+    let part = format!("{:06}", base_units % ONE);
+    let part = part.trim_end_matches('0');
+    format!("{}.{part:0<2}", base_units / ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_value_reads_back_as_it_was_written(value: u64) {
+            prop_assert_eq!(duration(&show_duration(value)), Ok(value));
+            prop_assert_eq!(memory(&show_memory(value)), Ok(value));
+            prop_assert_eq!(amount(&show_money(value)), Ok(Amount(value)));
+            prop_assert_eq!(rate(&show_money(value)), Ok(Rate(value)));
+        }
+
+        #[test]
+        fn no_text_panics(text: String) {
+            let _ = (duration(&text), memory(&text), amount(&text));
+        }
+    }
+
+    #[test]
+    fn people_write_what_they_mean() {
+        assert_eq!(duration("90s"), Ok(90_000));
+        assert_eq!(duration("2d"), Ok(172_800_000));
+        assert_eq!(memory("24GiB"), Ok(24 << 30));
+        assert_eq!(rate("0.80"), Ok(Rate(800_000)));
+        assert_eq!(amount("7"), Ok(Amount(7_000_000)));
+        assert_eq!(show_money(800_000), "0.80");
+        assert_eq!(show_money(1), "0.000001");
+        assert_eq!(show_duration(3_600_000), "1h");
+        assert_eq!(show_elapsed(61_500), "1m01s");
+        assert_eq!(show_size((3 << 30) / 2), "1.5GiB");
+    }
+
+    #[test]
+    fn times_are_gregorian_and_utc() {
+        let table = [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400_000, "2000-02-29 00:00:00Z"),
+            (951_868_799_999, "2000-02-29 23:59:59Z"),
+            (1_795_190_709_000, "2026-11-20 16:05:09Z"),
+            (4_107_542_400_000, "2100-03-01 00:00:00Z"),
+        ];
+        for (ms, text) in table {
+            assert_eq!(show_time(TimeMs(ms)), text);
+        }
+        assert!(!show_time(TimeMs(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn a_wrong_text_is_named_with_the_right_form() {
+        let error = duration("4hours").unwrap_err().to_string();
+        assert_eq!(error, "`4hours` is not a duration; write 90s, 15m, 4h or 2d");
+        for bad in ["", "h", "-1h", "1.5h", "4 h", "99999999999999999999h", "20000000000000000000d"] {
+            assert!(duration(bad).is_err(), "{bad:?}");
+        }
+        for bad in ["24GB", "24G", "24gib", "1.5GiB", "GiB"] {
+            assert!(memory(bad).is_err(), "{bad:?}");
+        }
+        for bad in ["-1", "1e3", ".5", "5.", "0.1234567", "1,5", "18446744073709.551616"] {
+            assert!(amount(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(amount("18446744073709.551615"), Ok(Amount(u64::MAX)));
+    }
+}

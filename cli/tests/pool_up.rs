@@ -1,0 +1,131 @@
+//! `selion up` and the renter's first commands, with the real binary: a pool out of nothing, stopped, started again.
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+struct Pool {
+    process: Child,
+    stdout: BufReader<ChildStdout>,
+    ready: Value,
+}
+
+fn selion(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selion"));
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").current_dir(home);
+    command
+}
+
+impl Pool {
+    fn start(home: &Path) -> Self {
+        let mut process = selion(home)
+            .args([
+                "up",
+                "--output",
+                "json",
+                "--data-dir",
+                "d",
+                "--listen",
+                "127.0.0.1:0",
+                "--chain-listen",
+                "127.0.0.1:0",
+            ])
+            .args(["--simulate", "H100 80GB"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("readable");
+        let said: Value = serde_json::from_str(&line).expect("a line of JSON");
+        assert!(said["ready"].is_object(), "{said}");
+        Self { process, stdout, ready: said["ready"].clone() }
+    }
+
+    fn pid(&self, name: &str) -> i32 {
+        i32::try_from(self.ready["pids"][name].as_i64().expect("a pid")).expect("fits")
+    }
+
+    /// Ctrl-C, and the exit code.
+    fn interrupt(mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGINT).expect("signalled");
+        self.process.wait().expect("waited").code()
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok()
+}
+
+fn run(home: &Path, words: &[&str]) -> Output {
+    selion(home).args(words).output().expect("the binary starts")
+}
+
+fn json(done: &Output) -> Value {
+    let shown = || format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", shown()))
+}
+
+#[test]
+fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
+    let home = tempfile::tempdir().expect("a folder");
+    let home = home.path();
+    let pool = Pool::start(home);
+    let pids = ["chain", "controller", "agent"].map(|name| pool.pid(name));
+
+    let offers = json(&run(home, &["offers", "--output", "json"]));
+    assert!(offers["offers"].as_array().expect("a list").iter().any(|offer| offer["slice"] == "1g.10gb"));
+
+    let hi = run(home, &["run", "--slice", "1g.10gb", "--", "sh", "-c", "echo hi; echo oops >&2"]);
+    assert_eq!(hi.status.code(), Some(0), "{}", String::from_utf8_lossy(&hi.stderr));
+    assert_eq!(String::from_utf8_lossy(&hi.stdout), "hi\n");
+    assert!(String::from_utf8_lossy(&hi.stderr).contains("oops"));
+    let remote = run(home, &["run", "--slice", "1g.10gb", "--", "sh", "-c", "exit 42"]);
+    assert_eq!(remote.status.code(), Some(42), "{}", String::from_utf8_lossy(&remote.stderr));
+
+    let dear = run(home, &["run", "--slice", "1g.10gb", "--max-rate", "0.000001", "--wait", "0s", "--", "true"]);
+    assert_eq!(dear.status.code(), Some(255), "{}", String::from_utf8_lossy(&dear.stderr));
+    assert!(String::from_utf8_lossy(&dear.stderr).contains("price_above_max"));
+    let missing = run(home, &["lease", "show", "lease-999999-0"]);
+    assert_eq!(missing.status.code(), Some(3), "{}", String::from_utf8_lossy(&missing.stderr));
+
+    std::fs::write(home.join("in.txt"), "some data\n").expect("written");
+    let added = json(&run(home, &["data", "add", "in.txt", "--output", "json"]));
+    let cid = added["cid"].as_str().expect("a CID").to_owned();
+    let mount = format!("{cid}:in");
+    let script = "cat \"$SELION_DATA_DIR/in\" && cp \"$SELION_DATA_DIR/in\" \"$SELION_OUTPUT_DIR/out.txt\"";
+    let copied = run(home, &["run", "--slice", "1g.10gb", "--data", &mount, "--", "sh", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&copied.stdout), "some data\n", "{}", String::from_utf8_lossy(&copied.stderr));
+    let listed = json(&run(home, &["lease", "list", "--output", "json"]));
+    let output = listed["leases"][0]["outputs"]["0"].as_str().expect("an output").to_owned();
+    let got = run(home, &["data", "get", &output, "out"]);
+    assert_eq!(got.status.code(), Some(0), "{}", String::from_utf8_lossy(&got.stderr));
+    assert_eq!(std::fs::read_to_string(home.join("out/out.txt")).expect("there"), "some data\n");
+
+    assert_eq!(pool.interrupt(), Some(0));
+    assert!(!pids.into_iter().any(is_alive), "a part outlived `up`");
+
+    let again = Pool::start(home);
+    let after = json(&run(home, &["lease", "list", "--output", "json"]));
+    assert_eq!(after["leases"], listed["leases"], "leases are as they were");
+    let audit = ["audit", "--json", "--rpc", again.ready["chain_rpc"].as_str().expect("a URL")];
+    let pool = again.ready["pool"].as_str().expect("an address").to_owned();
+    let log = again.ready["controller"].as_str().expect("a URL").to_owned();
+    let report = run(home, &[&audit[..], &["--pool", &pool, "--log", &log]].concat());
+    assert_eq!(report.status.code(), Some(0), "{}", json(&report));
+
+    // A part that dies takes the whole down, by name, with exit code 1.
+    kill(Pid::from_raw(again.pid("agent")), Signal::SIGKILL).expect("signalled");
+    let mut again = again;
+    assert_eq!(again.process.wait().expect("waited").code(), Some(1));
+    let mut rest = String::new();
+    again.stdout.read_line(&mut rest).expect("readable");
+    let said: Value = serde_json::from_str(&rest).expect("a line of JSON");
+    assert_eq!(said["error"]["code"], "child_died");
+    assert!(said["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{said}");
+}

@@ -1,0 +1,165 @@
+//! The real binary, from outside: exit codes, errors in both forms, layers of configuration, secrets.
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The binary with an empty home and none of the caller's settings.
+fn selion(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selion"));
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").current_dir(home);
+    command
+}
+
+fn run(home: &Path, words: &[&str]) -> Output {
+    selion(home).args(words).output().expect("the binary starts")
+}
+
+fn json(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(bytes)))
+}
+
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+/// A port that nobody listens on: bound and closed again.
+fn dead_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+#[test]
+fn every_renter_command_without_a_profile_says_how_to_get_one() {
+    let home = home();
+    let commands: [&[&str]; 9] = [
+        &["whoami"],
+        &["offers"],
+        &["lease", "list"],
+        &["account", "show"],
+        &["data", "list"],
+        &["node", "list"],
+        &["shares"],
+        &["registry"],
+        &["lease", "create", "--slice", "whole", "--", "true"],
+    ];
+    for words in commands {
+        let plain = run(home.path(), words);
+        assert_eq!(plain.status.code(), Some(4), "{words:?}");
+        let text = String::from_utf8_lossy(&plain.stderr).into_owned();
+        assert!(text.contains("selion login --controller URL") && text.contains("selion up"), "{text}");
+        assert!(plain.stdout.is_empty());
+
+        let mut with_json = vec!["--output", "json"];
+        with_json.extend(words);
+        let form = run(home.path(), &with_json);
+        assert_eq!(form.status.code(), Some(4), "{words:?}");
+        for bytes in [&form.stdout, &form.stderr] {
+            assert_eq!(json(bytes)["error"]["code"], "no_profile");
+        }
+    }
+}
+
+#[test]
+fn our_own_failure_of_run_is_255_and_not_on_stdout() {
+    let home = home();
+    let done = run(home.path(), &["run", "--output", "json", "--slice", "whole", "--", "true"]);
+    assert_eq!(done.status.code(), Some(255));
+    assert!(done.stdout.is_empty());
+    assert_eq!(json(&done.stderr)["error"]["code"], "no_profile");
+    assert_eq!(run(home.path(), &["run", "--slice", "half", "--", "true"]).status.code(), Some(255));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2_in_both_forms() {
+    let home = home();
+    for words in [&["rnu"][..], &["lease", "show", "12"], &["account", "deposit", "1e3"]] {
+        let plain = run(home.path(), words);
+        assert_eq!(plain.status.code(), Some(2), "{words:?}");
+        assert!(!plain.stderr.is_empty());
+        let mut with_json = words.to_vec();
+        with_json.extend(["--output", "json"]);
+        let form = run(home.path(), &with_json);
+        assert_eq!(form.status.code(), Some(2), "{words:?}");
+        assert_eq!(json(&form.stdout)["error"]["code"], "usage");
+    }
+    assert_eq!(run(home.path(), &["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn a_flag_beats_the_environment_which_beats_the_file() {
+    let home = home();
+    let file = home.path().join("c.toml");
+    std::fs::write(&file, "poll_ms = 11\nanchor_ms = 12\nclaim_ms = 13\n[policy]\nhold_ms = 7\n").expect("written");
+    let out = selion(home.path())
+        .args(["controller", "--print-config", "--claim-ms", "33", "--config"])
+        .arg(&file)
+        .env("SELION_CONTROLLER_ANCHOR_MS", "22")
+        .env("SELION_CONTROLLER_CLAIM_MS", "22")
+        .env("SELION_CONTROLLER_POLICY__PREPARE_MS", "8")
+        .output()
+        .expect("the binary starts");
+    let config = json(&out.stdout);
+    let found = ["poll_ms", "anchor_ms", "claim_ms"].map(|name| config[name].as_u64());
+    assert_eq!(found, [Some(11), Some(22), Some(33)]);
+    assert_eq!((config["policy"]["hold_ms"].as_u64(), config["policy"]["prepare_ms"].as_u64()), (Some(7), Some(8)));
+}
+
+#[test]
+fn a_wrong_setting_is_named_with_the_layer_it_came_from() {
+    let home = home();
+    let file = home.path().join("c.toml");
+    std::fs::write(&file, "pol_ms = 1\n").expect("written");
+    let of_file = selion(home.path()).args(["controller", "--config"]).arg(&file).output().expect("starts");
+    assert_eq!(of_file.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&of_file.stderr).into_owned();
+    assert!(text.contains("pol_ms") && text.contains("c.toml"), "{text}");
+    let of_env =
+        selion(home.path()).arg("controller").env("SELION_CONTROLLER_POLL_MS", "soon").output().expect("starts");
+    let text = String::from_utf8_lossy(&of_env.stderr).into_owned();
+    assert!(of_env.status.code() == Some(2) && text.contains("POLL_MS"), "{text}");
+    let no_pool = run(home.path(), &["controller"]);
+    assert!(String::from_utf8_lossy(&no_pool.stderr).contains("selion pool create"));
+}
+
+#[test]
+fn an_agent_is_set_up_by_flags_in_human_units() {
+    let home = home();
+    let words = ["agent", "up", "--print-config", "--simulate", "H100 80GB", "--price", "0.80", "--stake", "2"];
+    let config = json(&run(home.path(), &words).stdout);
+    assert_eq!(config["gpus"]["simulated"]["models"][0], "H100 80GB");
+    assert_eq!(config["prices"]["per_work"], "800000");
+    assert_eq!(config["stake"], 2_000_000);
+}
+
+#[test]
+fn an_unreachable_controller_is_exit_code_9_and_a_key_is_made_for_its_owner_only() {
+    let home = home();
+    let url = format!("http://127.0.0.1:{}", dead_port());
+    let done = run(home.path(), &["login", "--controller", &url]);
+    assert_eq!(done.status.code(), Some(9), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("check that the controller runs"));
+    let key = home.path().join(".config/selion/key");
+    let mode = std::fs::metadata(&key).expect("made").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let secret = std::fs::read_to_string(&key).expect("readable");
+    let said = [done.stdout, done.stderr].concat();
+    assert!(!String::from_utf8_lossy(&said).contains(secret.trim()));
+}
+
+#[test]
+fn an_unreachable_chain_and_a_key_file_that_others_read_are_named() {
+    let home = home();
+    let url = format!("http://127.0.0.1:{}", dead_port());
+    let dead = run(home.path(), &["pool", "create", "--chain-rpc", &url, "--key-file", "k"]);
+    assert_eq!(dead.status.code(), Some(9));
+    assert!(String::from_utf8_lossy(&dead.stderr).contains("check that the node runs"));
+    let key = home.path().join("open.key");
+    std::fs::write(&key, "11".repeat(32)).expect("written");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("chmod");
+    let open = run(home.path(), &["login", "--controller", &url, "--key-file", "open.key"]);
+    assert_eq!(open.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&open.stderr).contains("chmod 600"));
+}

@@ -1,0 +1,144 @@
+//! A pool of real processes in a folder of its own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use selion_api::commit::PoolId;
+use selion_client::Client;
+use selion_contracts::Rpc;
+use tempfile::TempDir;
+
+use crate::process::{Part, run};
+
+/// A chain with a pool's contracts on it. Controllers and agents are started as a test needs them.
+pub struct Pool {
+    home: TempDir,
+    /// JSON-RPC of the chain.
+    pub rpc: String,
+    /// The contracts.
+    pub contracts: selion_contracts::Pool,
+    chain: Part,
+}
+
+impl Pool {
+    /// Starts a chain and makes a pool on it, as an operator would: `selion chain`, `selion pool create`.
+    ///
+    /// # Errors
+    ///
+    /// One of them failed.
+    pub async fn open() -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("selion-test-").tempdir()?;
+        let mut chain = Part::start(home.path(), "chain", ["chain", "--listen", "127.0.0.1:0", "--data-dir", "chain"])?;
+        let ready = chain.said("ready").await?;
+        let rpc = format!("http://{}", ready["address"].as_str().context("an address")?);
+        let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", "1s"];
+        let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "authority.key"];
+        let made = run(home.path(), create.into_iter().chain(terms)).await?.json()?;
+        let controller = made["controller"].as_str().context("an address")?.parse()?;
+        let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;
+        Ok(Self { home, rpc, contracts, chain })
+    }
+
+    /// The folder of everything.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// A path in it.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Chain and Controller contract.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        PoolId { chain_id: self.contracts.chain_id, controller: self.contracts.at.controller }
+    }
+
+    /// The command line of a controller of this pool with its data in `data_dir`.
+    ///
+    /// # Errors
+    ///
+    /// Its configuration cannot be written.
+    pub fn controller_args(&self, data_dir: &Path, listen: &str) -> Result<Vec<String>> {
+        let file = self.path("controller.toml");
+        // Short intervals: nothing here is about waiting.
+        let toml = "poll_ms = 20\nrequests_per_minute = 1000000\nclaim_ms = 100\nanchor_ms = 500\n\
+                    [policy]\nvoucher_ms = 200\n";
+        std::fs::write(&file, toml)?;
+        let shown = |path: &Path| path.display().to_string();
+        Ok(vec![
+            "controller".into(),
+            "--config".into(),
+            shown(&file),
+            "--listen".into(),
+            listen.into(),
+            "--data-dir".into(),
+            shown(data_dir),
+            "--chain-rpc".into(),
+            self.rpc.clone(),
+            "--pool".into(),
+            self.contracts.at.controller.to_string(),
+            "--authority-key".into(),
+            shown(&self.path("authority.key")),
+        ])
+    }
+
+    /// Starts a controller and waits until it answers. `listen` as it was before, or port 0 for a free one.
+    ///
+    /// # Errors
+    ///
+    /// It does not come up.
+    pub async fn controller(&self, data_dir: &Path, listen: &str) -> Result<Controller> {
+        let mut part = Part::start(self.home(), "controller", self.controller_args(data_dir, listen)?)?;
+        let ready = part.said("ready").await?;
+        let address = ready["address"].as_str().context("an address")?.to_owned();
+        let url = format!("http://{address}");
+        let client = Client::new(&url)?;
+        Ok(Controller { part, address, url, client })
+    }
+
+    /// The command line of an agent with a simulated GPU of that model, and its state in `state_dir`.
+    #[must_use]
+    pub fn agent_args(&self, controller: &str, state_dir: &Path, model: &str) -> Vec<String> {
+        let state_dir = state_dir.display().to_string();
+        let pool = self.contracts.at.controller.to_string();
+        ["agent", "up", "--dev-fund", "--controller", controller, "--chain-rpc", &self.rpc, "--pool", &pool]
+            .into_iter()
+            // A rate at which even milliseconds cost something: 36 tokens an hour are 10,000 base units a second.
+            .chain(["--state-dir", &state_dir, "--simulate", model, "--price", "36"])
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Joins the pool with an agent and waits until the controller has its link.
+    ///
+    /// # Errors
+    ///
+    /// It does not come so far.
+    pub async fn agent(&self, controller: &str, name: &str, model: &str) -> Result<Part> {
+        let mut part = Part::start(self.home(), name, self.agent_args(controller, &self.path(name), model))?;
+        while part.said("event").await? != "linked" {}
+        Ok(part)
+    }
+
+    /// What the chain wrote to stderr.
+    #[must_use]
+    pub fn chain_log(&self) -> String {
+        self.chain.log()
+    }
+}
+
+/// A controller that answers.
+pub struct Controller {
+    /// The process.
+    pub part: Part,
+    /// Where it listens.
+    pub address: String,
+    /// The same as a URL.
+    pub url: String,
+    /// A client that is not logged in.
+    pub client: Client,
+}
