@@ -25,23 +25,8 @@ pub const SILENCE_MS: u64 = 2_000;
 pub const MAX_MESSAGE: usize = 1 << 20;
 
 /// Who may decide: compared in order, the higher wins. *epoch* is on chain, *term* in the controller's store.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    BorshSerialize,
-    BorshDeserialize,
-)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct Fence {
     /// Changes only when authority passes on chain.
     pub epoch: u32,
@@ -51,10 +36,7 @@ pub struct Fence {
 
 /// A log head: what the controller promised to extend for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct Head {
     /// Entries covered.
     pub size: u64,
@@ -68,10 +50,7 @@ pub struct Head {
 
 /// A head with the authority's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct SignedHead {
     /// The head.
     pub head: Head,
@@ -126,10 +105,7 @@ pub enum Phase {
 
 /// Where another member of the gang is reached.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct Peer {
     /// Its rank.
     pub rank: u16,
@@ -297,10 +273,7 @@ pub struct Outputs {
 
 /// A voucher with both signatures: enough for the provider to claim alone.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct SignedVoucher {
     /// Who pays.
     pub renter: Account,

@@ -54,10 +54,7 @@ pub fn salted(salt: &Hash32, bytes: &[u8]) -> Hash32 {
 
 /// The pool in which a signature counts: nothing signed for one pool means anything in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct PoolId {
     /// EIP-155 chain id.
     pub chain_id: u64,
@@ -78,37 +75,18 @@ mod tests {
 
     #[test]
     fn a_commitment_changes_with_every_part_and_with_the_salt() {
-        let work = Work {
-            command: alloc::vec![String::from("true")],
-            env: Vec::new(),
-            datasets: Vec::new(),
-        };
+        let work = Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new() };
         let salt = Hash32([1; 32]);
-        let other = Work {
-            command: alloc::vec![String::from("false")],
-            ..work.clone()
-        };
+        let other = Work { command: alloc::vec![String::from("false")], ..work.clone() };
         assert_ne!(work.commitment(&salt), other.commitment(&salt));
         assert_ne!(work.commitment(&salt), work.commitment(&Hash32([2; 32])));
     }
 
     #[test]
     fn a_signature_for_one_pool_means_nothing_in_another() {
-        let here = PoolId {
-            chain_id: 1,
-            controller: Address([1; 20]),
-        };
-        let there = PoolId {
-            chain_id: 1,
-            controller: Address([2; 20]),
-        };
-        assert_ne!(
-            signing_digest(&here, "report", &7_u64),
-            signing_digest(&there, "report", &7_u64)
-        );
-        assert_ne!(
-            signing_digest(&here, "report", &7_u64),
-            signing_digest(&here, "request", &7_u64)
-        );
+        let here = PoolId { chain_id: 1, controller: Address([1; 20]) };
+        let there = PoolId { chain_id: 1, controller: Address([2; 20]) };
+        assert_ne!(signing_digest(&here, "report", &7_u64), signing_digest(&there, "report", &7_u64));
+        assert_ne!(signing_digest(&here, "report", &7_u64), signing_digest(&here, "request", &7_u64));
     }
 }

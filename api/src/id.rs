@@ -145,10 +145,7 @@ impl fmt::Debug for GpuId {
 impl FromStr for GpuId {
     type Err = BadId;
     fn from_str(text: &str) -> Result<Self, BadId> {
-        let bad = || BadId {
-            text: String::from(text),
-            what: "a GPU UUID as GPU- and 8-4-4-4-12 hex digits",
-        };
+        let bad = || BadId { text: String::from(text), what: "a GPU UUID as GPU- and 8-4-4-4-12 hex digits" };
         let digits = text.strip_prefix("GPU-").ok_or_else(bad)?;
         let groups = digits.split('-').map(str::len);
         if !groups.eq([8, 4, 4, 4, 12]) {
@@ -188,18 +185,12 @@ impl FromStr for LeaseId {
     fn from_str(text: &str) -> Result<Self, BadId> {
         let parse = || {
             let (seq, index) = text.strip_prefix("lease-")?.split_once('-')?;
-            Some(Self {
-                seq: seq.parse().ok()?,
-                index: index.parse().ok()?,
-            })
+            Some(Self { seq: seq.parse().ok()?, index: index.parse().ok()? })
         };
         // Only the canonical text is an id: no sign, no leading zero.
         parse()
             .filter(|id| alloc::format!("{id}") == text)
-            .ok_or_else(|| BadId {
-                text: String::from(text),
-                what: "a lease id as lease-<entry>-<index>",
-            })
+            .ok_or_else(|| BadId { text: String::from(text), what: "a lease id as lease-<entry>-<index>" })
     }
 }
 text_on_the_wire!(LeaseId, "a lease id: lease-<entry>-<index>");
@@ -213,10 +204,7 @@ mod tests {
         let node = NodeId([0xab; 20]);
         assert_eq!(alloc::format!("{node}").parse(), Ok(node));
         let gpu = GpuId(*b"0123456789abcdef");
-        assert_eq!(
-            alloc::format!("{gpu}"),
-            "GPU-30313233-3435-3637-3839-616263646566"
-        );
+        assert_eq!(alloc::format!("{gpu}"), "GPU-30313233-3435-3637-3839-616263646566");
         assert_eq!(alloc::format!("{gpu}").parse(), Ok(gpu));
         let lease = LeaseId { seq: 12, index: 3 };
         assert_eq!("lease-12-3".parse(), Ok(lease));
@@ -224,13 +212,7 @@ mod tests {
 
     #[test]
     fn a_second_spelling_of_a_lease_id_is_refused() {
-        for text in [
-            "lease-012-3",
-            "lease-+12-3",
-            "lease-12",
-            "12-3",
-            "lease-12-3-4",
-        ] {
+        for text in ["lease-012-3", "lease-+12-3", "lease-12", "12-3", "lease-12-3-4"] {
             assert!(text.parse::<LeaseId>().is_err(), "{text}");
         }
     }

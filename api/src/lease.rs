@@ -100,10 +100,7 @@ impl LeaseRequest {
     /// Fingerprint of the request but for its `idem`: equal bodies have equal fingerprints.
     #[must_use]
     pub fn body(&self) -> Hash32 {
-        crate::commit::sha256_of(&Self {
-            idem: Hash32::ZERO,
-            ..self.clone()
-        })
+        crate::commit::sha256_of(&Self { idem: Hash32::ZERO, ..self.clone() })
     }
 
     /// What is wrong with the request in itself, before any fleet is looked at: the field and why.
@@ -130,10 +127,7 @@ impl LeaseRequest {
         }
         for member in &self.members {
             match &member.slice {
-                SliceWant::Share {
-                    compute_permille,
-                    mem_bytes,
-                } => {
+                SliceWant::Share { compute_permille, mem_bytes } => {
                     if !(1..=crate::slice::WHOLE_PERMILLE).contains(compute_permille) {
                         return Err(("compute_permille", "compute_permille is 1 to 1000"));
                     }
@@ -152,9 +146,7 @@ impl LeaseRequest {
 }
 
 /// Where a lease stands. Every state but `ended` has a deadline.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(
     feature = "wire",
     derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
@@ -198,10 +190,7 @@ impl LeaseState {
 
 /// The candidate that came closest, and by how much it missed.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct NearestMiss {
     /// The node.
     pub node: NodeId,
@@ -217,10 +206,7 @@ pub struct NearestMiss {
 
 /// A request that was turned away. It creates no lease.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct Refusal {
     /// Why.
     pub reason: Reason,
@@ -234,20 +220,13 @@ impl Refusal {
     /// A refusal with nothing but its reason.
     #[must_use]
     pub fn plain(reason: Reason) -> Self {
-        Self {
-            reason,
-            nearest: None,
-            lease: None,
-        }
+        Self { reason, nearest: None, lease: None }
     }
 }
 
 /// One line of a bill: what one member of one attempt costs its renter.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct BillLine {
     /// The lease.
     pub lease: LeaseId,

@@ -123,9 +123,8 @@ impl BorshSerialize for Reason {
 
 impl BorshDeserialize for Reason {
     fn deserialize_reader<R: borsh::io::Read>(from: &mut R) -> borsh::io::Result<Self> {
-        Self::from_number(u16::deserialize_reader(from)?).ok_or_else(|| {
-            borsh::io::Error::new(borsh::io::ErrorKind::InvalidData, "no such reason")
-        })
+        Self::from_number(u16::deserialize_reader(from)?)
+            .ok_or_else(|| borsh::io::Error::new(borsh::io::ErrorKind::InvalidData, "no such reason"))
     }
 }
 

@@ -12,9 +12,7 @@ use crate::unit::Rate;
 pub const WHOLE_PERMILLE: u16 = 1000;
 
 /// How a slice is kept apart from its neighbours: stated in every offer, and priced.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(
     feature = "wire",
     derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
@@ -39,14 +37,7 @@ pub enum IsolationClass {
 
 impl IsolationClass {
     /// Every class, in order of number.
-    pub const ALL: [Self; 6] = [
-        Self::Mig,
-        Self::Capped,
-        Self::Mps,
-        Self::Shared,
-        Self::Whole,
-        Self::Simulated,
-    ];
+    pub const ALL: [Self; 6] = [Self::Mig, Self::Capped, Self::Mps, Self::Shared, Self::Whole, Self::Simulated];
 
     /// The class as one bit of a set.
     #[must_use]
@@ -58,10 +49,7 @@ impl IsolationClass {
 /// A MIG profile of a GPU as NVML lists it. Source: `nvmlDeviceGetGpuInstanceProfileInfo`,
 /// `nvmlDeviceGetGpuInstancePossiblePlacements`.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct MigProfile {
     /// NVIDIA's name, e.g. `1g.10gb`.
     pub name: String,
@@ -81,10 +69,7 @@ pub struct MigProfile {
 
 /// What MIG can make of one GPU.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct MigTable {
     /// Memory slices of the GPU (8, or 4 on small boards).
     pub mem_slices: u8,
@@ -96,10 +81,7 @@ pub struct MigTable {
 
 /// Shares of one GPU: compute in permille, memory in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct ShareTerms {
     /// Ask for the whole GPU in shares; a share pays its larger part of compute and memory, rounded up.
     pub rate: Rate,
@@ -111,10 +93,7 @@ pub struct ShareTerms {
 
 /// One GPU as its owner offers it. A mode that is `None` is not offered.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct GpuSpec {
     /// The device.
     pub gpu: GpuId,
@@ -154,10 +133,7 @@ pub enum Sandbox {
 
 /// A machine as its agent describes it; the offer on chain carries its [`hash`](NodeSpec::hash).
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema)
-)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
 pub struct NodeSpec {
     /// The machine.
     pub node: NodeId,
@@ -204,13 +180,7 @@ impl GpuSpec {
             SliceWant::Mig { .. } => self.mig.as_ref().map(|_| IsolationClass::Mig),
             SliceWant::Share { .. } => self.share.as_ref().map(|share| share.class),
         };
-        class.map(|class| {
-            if self.simulated {
-                IsolationClass::Simulated
-            } else {
-                class
-            }
-        })
+        class.map(|class| if self.simulated { IsolationClass::Simulated } else { class })
     }
 
     /// The set of isolation classes offered, one bit each.
@@ -218,18 +188,10 @@ impl GpuSpec {
     pub fn classes(&self) -> u8 {
         let modes = [
             SliceWant::Whole,
-            SliceWant::Mig {
-                profile: String::new(),
-            },
-            SliceWant::Share {
-                compute_permille: 0,
-                mem_bytes: 0,
-            },
+            SliceWant::Mig { profile: String::new() },
+            SliceWant::Share { compute_permille: 0, mem_bytes: 0 },
         ];
-        modes
-            .iter()
-            .filter_map(|mode| self.class_of(mode))
-            .fold(0, |set, class| set | class.bit())
+        modes.iter().filter_map(|mode| self.class_of(mode)).fold(0, |set, class| set | class.bit())
     }
 }
 

@@ -12,24 +12,8 @@ use crate::id::{BadId, text_on_the_wire};
 pub const MS_PER_HOUR: u64 = 3_600_000;
 
 /// Milliseconds since 1970-01-01 UTC.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    BorshSerialize,
-    BorshDeserialize,
-)]
-#[cfg_attr(
-    feature = "wire",
-    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
-    serde(transparent)
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema), serde(transparent))]
 pub struct TimeMs(pub u64);
 
 impl TimeMs {

@@ -6,8 +6,8 @@ use selion_api::agent::Peer;
 use selion_api::lease::LeaseState;
 use selion_api::rest;
 use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
-use selion_market::state::{Lease, Node, State};
 use selion_market::Pocket;
+use selion_market::state::{Lease, Node, State};
 
 /// A lease as its renter sees it; `None` if State does not know it (any more).
 #[must_use]

@@ -100,9 +100,8 @@ pub async fn run(
     let store = Store::open(&dir).await?;
     verify_log(&LocalLog::read(&store, &terms.anchor).await.map_err(StoreError::Sql)?, &terms.anchor)?;
     // Before the term is raised: a second controller that finds the port taken must not depose the first.
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| RunError::Listen { address: config.listen, source })?;
+    let listener =
+        TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
     let address = listener.local_addr().map_err(RunError::Serve)?;
     let secrets = Arc::new(Secrets::open(&dir, &terms.id)?);
     let content = selion_dataplane::Store::open(dir.join("content"))?;

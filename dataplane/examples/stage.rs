@@ -19,9 +19,7 @@ const ROUNDS: usize = 3;
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let mib: u64 = arguments.next().as_deref().unwrap_or("512").parse()?;
-    let base: PathBuf = arguments
-        .next()
-        .map_or_else(std::env::temp_dir, PathBuf::from);
+    let base: PathBuf = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::tempdir_in(base)?;
     let source = dir.path().join("source");
     write_source(&source, mib)?;
@@ -56,21 +54,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
         let staged = Store::open(at("staged"))?;
         let start = Instant::now();
-        Fetcher::new(staged.clone(), vec![Arc::new(from.clone())])
-            .fetch(&cid)
-            .await?;
+        Fetcher::new(staged.clone(), vec![Arc::new(from.clone())]).fetch(&cid).await?;
         best.line("fetch: store -> store, verified", start);
         fs::remove_dir_all(at("staged"))?;
 
         let (url, server) = serve(from.clone()).await?;
         let staged = Store::open(at("staged"))?;
         let start = Instant::now();
-        Fetcher::new(
-            staged.clone(),
-            vec![Arc::new(HttpGateway::new(&url, None)?)],
-        )
-        .fetch(&cid)
-        .await?;
+        Fetcher::new(staged.clone(), vec![Arc::new(HttpGateway::new(&url, None)?)]).fetch(&cid).await?;
         best.line("fetch: HTTP gateway -> store, verified", start);
         server.abort();
         for name in ["copy", "exported"] {
@@ -140,17 +131,9 @@ impl Best {
 
     fn print(&self, mib: u64) {
         let speed = |seconds: f64| mib as f64 * 1.048_576 / seconds;
-        println!(
-            "{:<42}{:>8.0} MB/s",
-            "plain copy (fs::copy)",
-            speed(self.copy)
-        );
+        println!("{:<42}{:>8.0} MB/s", "plain copy (fs::copy)", speed(self.copy));
         for (name, seconds) in &self.lines {
-            println!(
-                "{name:<42}{:>8.0} MB/s  {:>5.2} of the copy",
-                speed(*seconds),
-                self.copy / seconds
-            );
+            println!("{name:<42}{:>8.0} MB/s  {:>5.2} of the copy", speed(*seconds), self.copy / seconds);
         }
     }
 }

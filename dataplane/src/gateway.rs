@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
-    VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -30,10 +30,7 @@ const FOR_EVER: &str = "private, max-age=29030400, immutable";
 pub fn router(store: Store) -> Router {
     Router::new()
         .route("/ipfs/{cid}", get(give).put(take))
-        .route(
-            "/ipfs/{cid}/{*path}",
-            get(|| async { Problem::Deserialised }),
-        )
+        .route("/ipfs/{cid}/{*path}", get(|| async { Problem::Deserialised }))
         .with_state(store)
 }
 
@@ -50,27 +47,18 @@ async fn give(
     let etag = format!("\"{cid}.raw\"");
     let bytes = match blocking(move || store.get(&cid)).await {
         // The gateway never fetches, so what is not here is absent; the probe has its own status by the specification.
-        Err(StoreError::Missing { .. })
-            if has_token(&headers, CACHE_CONTROL.as_str(), "only-if-cached") =>
-        {
+        Err(StoreError::Missing { .. }) if has_token(&headers, CACHE_CONTROL.as_str(), "only-if-cached") => {
             return Err(Problem::NotCached(cid));
         }
         other => other?,
     };
-    let lasting = [
-        (ETAG, etag.clone()),
-        (CACHE_CONTROL, FOR_EVER.to_owned()),
-        (VARY, ACCEPT.to_string()),
-    ];
+    let lasting = [(ETAG, etag.clone()), (CACHE_CONTROL, FOR_EVER.to_owned()), (VARY, ACCEPT.to_string())];
     if has_token(&headers, IF_NONE_MATCH.as_str(), &etag) {
         return Ok((StatusCode::NOT_MODIFIED, lasting).into_response());
     }
     let content = [
         (CONTENT_TYPE, RAW_BLOCK.to_owned()),
-        (
-            CONTENT_DISPOSITION,
-            format!("attachment; filename=\"{cid}.bin\""),
-        ),
+        (CONTENT_DISPOSITION, format!("attachment; filename=\"{cid}.bin\"")),
         (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
     Ok((StatusCode::OK, lasting, content, bytes).into_response())
@@ -84,9 +72,7 @@ async fn take(
     body: Body,
 ) -> Result<StatusCode, Problem> {
     let cid = parse(&cid)?;
-    let announced = headers
-        .get(CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|bytes| bytes > MAX_BLOCK as u64) {
         return Err(Problem::TooLarge);
     }
@@ -111,19 +97,14 @@ async fn body_within(body: Body) -> Result<Bytes, Problem> {
 }
 
 fn parse(text: &str) -> Result<Cid, Problem> {
-    let cid = text
-        .parse::<Cid>()
-        .map_err(|error| Problem::BadCid(error.to_string()))?;
+    let cid = text.parse::<Cid>().map_err(|error| Problem::BadCid(error.to_string()))?;
     dag::check_cid(&cid).map_err(|error| Problem::BadCid(error.to_string()))?;
     Ok(cid)
 }
 
 /// `format` in the query decides; without it, the `Accept` header.
 fn wants_raw(query: &str, headers: &HeaderMap) -> bool {
-    match query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("format="))
-    {
+    match query.split('&').find_map(|pair| pair.strip_prefix("format=")) {
         Some(format) => format == "raw",
         None => has_token(headers, ACCEPT.as_str(), RAW_BLOCK),
     }
@@ -131,16 +112,9 @@ fn wants_raw(query: &str, headers: &HeaderMap) -> bool {
 
 /// Whether a comma separated header has `token`, whatever its parameters.
 fn has_token(headers: &HeaderMap, name: &str, token: &str) -> bool {
-    let values = headers
-        .get_all(name)
-        .iter()
-        .filter_map(|value| value.to_str().ok());
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     let mut tokens = values.flat_map(|value| value.split(','));
-    tokens.any(|one| {
-        one.split(';')
-            .next()
-            .is_some_and(|one| one.trim().eq_ignore_ascii_case(token))
-    })
+    tokens.any(|one| one.split(';').next().is_some_and(|one| one.trim().eq_ignore_ascii_case(token)))
 }
 
 /// Everything the gateway answers instead of a block, as `application/problem+json`.
@@ -163,13 +137,7 @@ impl Problem {
     /// Status, code, detail, what to do, and whether the same request may succeed later.
     fn parts(&self) -> (StatusCode, &'static str, String, &'static str, bool) {
         match self {
-            Self::BadCid(why) => (
-                StatusCode::BAD_REQUEST,
-                "bad_cid",
-                why.clone(),
-                "check the CID",
-                false,
-            ),
+            Self::BadCid(why) => (StatusCode::BAD_REQUEST, "bad_cid", why.clone(), "check the CID", false),
             Self::Deserialised => (
                 StatusCode::NOT_ACCEPTABLE,
                 "only_raw_blocks",
@@ -227,27 +195,19 @@ impl Problem {
                 false,
             ),
             // Paths and causes are for the log, not for the caller.
-            Self::Store(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "internal",
-                "the store failed".to_owned(),
-                "try again later",
-                true,
-            ),
+            Self::Store(_) => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "internal", "the store failed".to_owned(), "try again later", true)
+            }
         }
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        if let Self::Store(
-            error @ (StoreError::Io { .. } | StoreError::Corrupt { .. } | StoreError::Full { .. }),
-        ) = &self
+        if let Self::Store(error @ (StoreError::Io { .. } | StoreError::Corrupt { .. } | StoreError::Full { .. })) =
+            &self
         {
-            tracing::error!(
-                error = error as &dyn std::error::Error,
-                "the store failed behind the gateway"
-            );
+            tracing::error!(error = error as &dyn std::error::Error, "the store failed behind the gateway");
         }
         let (status, code, detail, suggestion, retryable) = self.parts();
         let body = serde_json::json!({
@@ -258,10 +218,7 @@ impl IntoResponse for Problem {
             "suggestion": suggestion,
             "retryable": retryable,
         });
-        let headers = [
-            (CONTENT_TYPE, "application/problem+json"),
-            (CACHE_CONTROL, "no-store"),
-        ];
+        let headers = [(CONTENT_TYPE, "application/problem+json"), (CACHE_CONTROL, "no-store")];
         (status, headers, body.to_string()).into_response()
     }
 }

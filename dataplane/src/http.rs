@@ -30,9 +30,7 @@ pub struct HttpGateway {
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayUrlError {
     /// Not a URL we can use.
-    #[error(
-        "{url:?} is not a gateway address: {why}; give http://HOST[:PORT] or https://HOST[:PORT]"
-    )]
+    #[error("{url:?} is not a gateway address: {why}; give http://HOST[:PORT] or https://HOST[:PORT]")]
     BadUrl {
         /// As given, without user and password.
         url: String,
@@ -61,8 +59,7 @@ impl HttpGateway {
         }
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| GatewayUrlError::BadToken)?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| GatewayUrlError::BadToken)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -98,11 +95,7 @@ impl HttpGateway {
     ///
     /// [`SourceError::Refused`] also where the gateway takes no blocks.
     pub async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
-        let request = self
-            .client
-            .put(self.url(cid))
-            .header(CONTENT_TYPE, RAW_BLOCK)
-            .body(bytes);
+        let request = self.client.put(self.url(cid)).header(CONTENT_TYPE, RAW_BLOCK).body(bytes);
         accept(request.send().await.map_err(failed)?).map(drop)
     }
 
@@ -142,35 +135,23 @@ impl Source for HttpGateway {
 /// Shows no headers, so no token.
 impl fmt::Debug for HttpGateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpGateway")
-            .field("base", &self.base.as_str())
-            .finish_non_exhaustive()
+        f.debug_struct("HttpGateway").field("base", &self.base.as_str()).finish_non_exhaustive()
     }
 }
 
 fn parse(url: &str) -> Result<Url, GatewayUrlError> {
-    let bad = |url: String, why: &str| GatewayUrlError::BadUrl {
-        url,
-        why: why.to_owned(),
-    };
+    let bad = |url: String, why: &str| GatewayUrlError::BadUrl { url, why: why.to_owned() };
     let parsed = match Url::parse(url) {
         Ok(parsed) => parsed,
         // What does not parse may hold a password in any place.
         Err(error) => return Err(bad("(not shown)".to_owned(), &error.to_string())),
     };
-    let shown = format!(
-        "{}://{}",
-        parsed.scheme(),
-        parsed.host_str().unwrap_or_default()
-    );
+    let shown = format!("{}://{}", parsed.scheme(), parsed.host_str().unwrap_or_default());
     if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
         return Err(bad(shown, "it is neither http nor https"));
     }
     if !parsed.username().is_empty() || parsed.password().is_some() {
-        return Err(bad(
-            shown,
-            "it holds a user or password; pass a token instead",
-        ));
+        return Err(bad(shown, "it holds a user or password; pass a token instead"));
     }
     if parsed.query().is_some() || parsed.fragment().is_some() {
         return Err(bad(shown, "it has a query or fragment"));
@@ -182,25 +163,18 @@ fn parse(url: &str) -> Result<Url, GatewayUrlError> {
 pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost")
-        || bare
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|ip| ip.is_loopback())
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 fn accept(answer: Response) -> Result<Response, SourceError> {
     let status = answer.status();
     match status {
         StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => Ok(answer),
-        StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::PRECONDITION_FAILED => {
-            Err(SourceError::Absent)
-        }
+        StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::PRECONDITION_FAILED => Err(SourceError::Absent),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
             Err(SourceError::Failed(format!("status {status}")))
         }
-        _ if status.is_client_error() => Err(SourceError::Refused {
-            status: status.as_u16(),
-        }),
+        _ if status.is_client_error() => Err(SourceError::Refused { status: status.as_u16() }),
         _ => Err(SourceError::Failed(format!("status {status}"))),
     }
 }

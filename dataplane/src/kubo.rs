@@ -74,10 +74,7 @@ impl Kubo {
     ///
     /// [`KuboError::BadUrl`] unless it is `http` on a loopback address.
     pub fn new(url: &str) -> Result<Self, KuboError> {
-        let bad = |why: &str| KuboError::BadUrl {
-            url: url.to_owned(),
-            why: why.to_owned(),
-        };
+        let bad = |why: &str| KuboError::BadUrl { url: url.to_owned(), why: why.to_owned() };
         let mut parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
         if parsed.scheme() != "http" {
             return Err(bad("it is not http"));
@@ -87,9 +84,7 @@ impl Kubo {
         }
         // A hosts file may say anything about the name.
         if parsed.domain().is_some() {
-            parsed
-                .set_host(Some("127.0.0.1"))
-                .map_err(|error| bad(&error.to_string()))?;
+            parsed.set_host(Some("127.0.0.1")).map_err(|error| bad(&error.to_string()))?;
         }
         let port = parsed.port().unwrap_or(5001);
         let name = format!("http://{}:{port}", parsed.host_str().unwrap_or("127.0.0.1"));
@@ -103,10 +98,7 @@ impl Kubo {
     ///
     /// [`KuboError::Rpc`].
     pub async fn version(&self) -> Result<String, KuboError> {
-        Ok(self
-            .call("tell its version", TIMEOUT, self.client.version())
-            .await?
-            .version)
+        Ok(self.call("tell its version", TIMEOUT, self.client.version()).await?.version)
     }
 
     /// Its peer id.
@@ -117,16 +109,9 @@ impl Kubo {
     pub async fn id(&self) -> Result<String, KuboError> {
         // Not by the client crate: it insists on a field that Kubo no longer sends (seen with 0.43).
         let failed = |error: reqwest::Error| self.failed("tell its id", error.to_string());
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .timeout(TIMEOUT)
-            .build()
-            .map_err(failed)?;
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(failed)?;
         let request = client.post(format!("{}/api/v0/id", self.name));
-        let answer = request
-            .send()
-            .await
-            .and_then(|answer| answer.error_for_status());
+        let answer = request.send().await.and_then(|answer| answer.error_for_status());
         let answer: serde_json::Value = answer.map_err(failed)?.json().await.map_err(failed)?;
         match answer.get("ID").and_then(|id| id.as_str()) {
             Some(id) => Ok(id.to_owned()),
@@ -141,21 +126,12 @@ impl Kubo {
     /// [`KuboError::OtherCid`]; [`KuboError::Rpc`].
     pub async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), KuboError> {
         let format = if cid.codec() == RAW { "raw" } else { "dag-pb" };
-        let options = BlockPut {
-            format: Some(format),
-            mhtype: Some("sha2-256"),
-            ..BlockPut::default()
-        };
-        let put = self
-            .client
-            .block_put_with_options(Cursor::new(bytes), options);
+        let options = BlockPut { format: Some(format), mhtype: Some("sha2-256"), ..BlockPut::default() };
+        let put = self.client.block_put_with_options(Cursor::new(bytes), options);
         let found = self.call("take a block", TIMEOUT, put).await?.key;
         match found.parse::<Cid>() {
             Ok(same) if same.hash() == cid.hash() && same.codec() == cid.codec() => Ok(()),
-            _ => Err(KuboError::OtherCid {
-                cid: (*cid).into(),
-                found,
-            }),
+            _ => Err(KuboError::OtherCid { cid: (*cid).into(), found }),
         }
     }
 
@@ -165,13 +141,7 @@ impl Kubo {
     ///
     /// [`KuboError::Rpc`].
     pub async fn pin(&self, root: &Cid) -> Result<(), KuboError> {
-        self.call(
-            "pin",
-            PIN_TIMEOUT,
-            self.client.pin_add(&root.to_string(), true),
-        )
-        .await
-        .map(drop)
+        self.call("pin", PIN_TIMEOUT, self.client.pin_add(&root.to_string(), true)).await.map(drop)
     }
 
     /// Sends the DAG under `root` and pins it there.
@@ -200,14 +170,9 @@ impl Kubo {
             pin: Some(true),
             ..Add::default()
         };
-        let added = self.call(
-            "add a file",
-            PIN_TIMEOUT,
-            self.client.add_with_options(Cursor::new(bytes), options),
-        );
+        let added = self.call("add a file", PIN_TIMEOUT, self.client.add_with_options(Cursor::new(bytes), options));
         let hash = added.await?.hash;
-        hash.parse()
-            .map_err(|_| self.failed("add a file", format!("it answered with {hash:?} for a CID")))
+        hash.parse().map_err(|_| self.failed("add a file", format!("it answered with {hash:?} for a CID")))
     }
 
     async fn call<T>(
@@ -224,11 +189,7 @@ impl Kubo {
     }
 
     fn failed(&self, verb: &'static str, why: String) -> KuboError {
-        KuboError::Rpc {
-            name: self.name.clone(),
-            verb,
-            why,
-        }
+        KuboError::Rpc { name: self.name.clone(), verb, why }
     }
 
     async fn read(&self, cid: &Cid) -> Result<Bytes, SourceError> {
@@ -248,11 +209,7 @@ impl Kubo {
 /// Kubo says "not found" in words only.
 fn said(error: RpcError) -> SourceError {
     let text = error.to_string();
-    if text.contains("not found") {
-        SourceError::Absent
-    } else {
-        SourceError::Failed(text)
-    }
+    if text.contains("not found") { SourceError::Absent } else { SourceError::Failed(text) }
 }
 
 #[async_trait]
@@ -263,9 +220,7 @@ impl Source for Kubo {
 
     async fn block(&self, cid: &Cid) -> Result<Bytes, SourceError> {
         // Not found anywhere in time is as good as not there: other sources come next.
-        tokio::time::timeout(TIMEOUT, self.read(cid))
-            .await
-            .unwrap_or(Err(SourceError::Absent))
+        tokio::time::timeout(TIMEOUT, self.read(cid)).await.unwrap_or(Err(SourceError::Absent))
     }
 }
 
@@ -281,8 +236,6 @@ impl Sink for Kubo {
     }
 
     async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
-        Self::put(self, cid, bytes)
-            .await
-            .map_err(|error| SourceError::Failed(error.to_string()))
+        Self::put(self, cid, bytes).await.map_err(|error| SourceError::Failed(error.to_string()))
     }
 }

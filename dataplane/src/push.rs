@@ -77,10 +77,7 @@ pub async fn push(store: &Store, root: &Cid, to: &dyn Sink) -> Result<Pushed, Pu
     let below = stream::iter(blocks)
         .map(|cid| send(store, cid, to))
         .buffer_unordered(PARALLEL)
-        .try_fold(
-            Pushed::default(),
-            |sum, one| async move { Ok(sum.plus(one)) },
-        )
+        .try_fold(Pushed::default(), |sum, one| async move { Ok(sum.plus(one)) })
         .await?;
     match last {
         Some(cid) => Ok(below.plus(send(store, cid, to).await?)),
@@ -89,26 +86,15 @@ pub async fn push(store: &Store, root: &Cid, to: &dyn Sink) -> Result<Pushed, Pu
 }
 
 async fn send(store: &Store, cid: Cid, to: &dyn Sink) -> Result<Pushed, PushError> {
-    let refused = |source| PushError::Sink {
-        sink: to.name(),
-        cid: cid.into(),
-        source,
-    };
+    let refused = |source| PushError::Sink { sink: to.name(), cid: cid.into(), source };
     if to.has(&cid).await.map_err(refused)? {
-        return Ok(Pushed {
-            present_blocks: 1,
-            ..Pushed::default()
-        });
+        return Ok(Pushed { present_blocks: 1, ..Pushed::default() });
     }
     let store = store.clone();
     let bytes = blocking(move || store.get(&cid)).await?;
     let sent_bytes = bytes.len() as u64;
     to.put(&cid, bytes).await.map_err(refused)?;
-    Ok(Pushed {
-        sent_blocks: 1,
-        sent_bytes,
-        present_blocks: 0,
-    })
+    Ok(Pushed { sent_blocks: 1, sent_bytes, present_blocks: 0 })
 }
 
 impl Pushed {

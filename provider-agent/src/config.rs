@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Base URL of the controller, e.g. `http://127.0.0.1:7800`.
+    /// Base URL of the controller, e.g. `http://127.0.0.1:7070`.
     pub controller: String,
     /// JSON-RPC URL of the chain, e.g. `http://127.0.0.1:8545`.
     pub chain_rpc: String,
@@ -50,7 +50,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            controller: "http://127.0.0.1:7800".into(),
+            controller: "http://127.0.0.1:7070".into(),
             chain_rpc: "http://127.0.0.1:8545".into(),
             pool: None,
             state_dir: PathBuf::from("agent-state"),

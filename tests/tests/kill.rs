@@ -44,8 +44,13 @@ async fn storm(
 ) -> Result<BTreeMap<String, Vec<u8>>> {
     // No connection of an earlier controller is used again.
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let mut calls: FuturesUnordered<_> =
-        keys.iter().map(|key| async { (key, renter.post_lease(&http, key, body).await) }).collect();
+    let mut calls: FuturesUnordered<_> = keys
+        .iter()
+        .map(|key| {
+            let http = &http;
+            async move { (key, renter.post_lease(http, key, body).await) }
+        })
+        .collect();
     let mut answers = BTreeMap::new();
     let mut killed = false;
     loop {

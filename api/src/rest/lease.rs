@@ -77,24 +77,14 @@ impl NewLease {
         Work {
             command: self.command.clone(),
             env: self.env.clone().into_iter().collect(),
-            datasets: self
-                .datasets
-                .iter()
-                .map(|data| (data.cid.clone(), data.mount.clone()))
-                .collect(),
+            datasets: self.datasets.iter().map(|data| (data.cid.clone(), data.mount.clone())).collect(),
         }
     }
 
     /// The public part, as it enters the log. `tags` are the keyed tags of the datasets in order, `salt` the salt
     /// in use.
     #[must_use]
-    pub fn request(
-        &self,
-        renter: Account,
-        idempotency_key: &str,
-        salt: &Hash32,
-        tags: Vec<Hash32>,
-    ) -> LeaseRequest {
+    pub fn request(&self, renter: Account, idempotency_key: &str, salt: &Hash32, tags: Vec<Hash32>) -> LeaseRequest {
         LeaseRequest {
             renter,
             idem: crate::commit::sha256_of(&(renter, idempotency_key)),

@@ -7,14 +7,13 @@ mod problem;
 
 pub use extra::{ApiKeyPage, ApiKeyView, BillPage, Whoami};
 pub use lease::{
-    Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeasePage, LogLine, NewLease,
-    PlacementView, Waiting,
+    Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeasePage, LogLine, NewLease, PlacementView,
+    Waiting,
 };
 pub use pool::{
-    AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView,
-    HeadView, Health, LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer,
-    OfferPage, PoolView, ProviderView, RegistryView, ShareView, SharesView, SlotView, Token,
-    VoucherPage, VoucherView,
+    AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, HeadView, Health,
+    LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer, OfferPage, PoolView, ProviderView,
+    RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
 };
 pub use problem::{FieldError, Problem};
 

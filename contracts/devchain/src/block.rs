@@ -5,11 +5,9 @@ use alloy_rlp::{Encodable, Header as RlpHeader};
 use revm::primitives::{Address, B256, Bytes, Log, alloy_primitives::Bloom, b256, keccak256};
 
 /// keccak256 of the empty list: the uncles of every block.
-pub(crate) const NO_UNCLES: B256 =
-    b256!("1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
+pub(crate) const NO_UNCLES: B256 = b256!("1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
 /// Root of a trie without items.
-pub(crate) const EMPTY_ROOT: B256 =
-    b256!("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+pub(crate) const EMPTY_ROOT: B256 = b256!("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
 /// What varies in a block header; the rest is the same in all our blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,18 +33,8 @@ impl Header {
     pub(crate) fn after(parent: &Block, timestamp: u64, branch: u64) -> Self {
         let number = parent.header.number + 1;
         let base_fee = fees::next_base_fee(parent.header.base_fee, parent.header.gas_used);
-        let extra = if branch == 0 {
-            Bytes::new()
-        } else {
-            branch.to_be_bytes().to_vec().into()
-        };
-        Self {
-            parent: parent.hash,
-            number,
-            base_fee,
-            extra,
-            ..Self::first(timestamp)
-        }
+        let extra = if branch == 0 { Bytes::new() } else { branch.to_be_bytes().to_vec().into() };
+        Self { parent: parent.hash, number, base_fee, extra, ..Self::first(timestamp) }
     }
 
     /// The header of block 0.
@@ -136,12 +124,7 @@ impl Block {
         }
         let rlp = header.rlp();
         let body = mined.as_ref().map_or(0, |mined| mined.tx.raw.len());
-        Self {
-            hash: keccak256(&rlp),
-            size: (rlp.len() + body + 4) as u64,
-            header,
-            mined,
-        }
+        Self { hash: keccak256(&rlp), size: (rlp.len() + body + 4) as u64, header, mined }
     }
 
     /// The logs of the block, in order.
@@ -154,11 +137,7 @@ impl Mined {
     /// The consensus encoding of the receipt.
     fn receipt(&self, bloom: &Bloom) -> Vec<u8> {
         let body = list(&[&self.success, &self.gas_used, bloom, &self.logs]);
-        if self.tx.kind == 0 {
-            body
-        } else {
-            [&[self.tx.kind][..], &body].concat()
-        }
+        if self.tx.kind == 0 { body } else { [&[self.tx.kind][..], &body].concat() }
     }
 }
 
@@ -175,11 +154,7 @@ fn list(items: &[&dyn Encodable]) -> Vec<u8> {
         item.encode(&mut payload);
     }
     let mut out = Vec::with_capacity(payload.len() + 9);
-    RlpHeader {
-        list: true,
-        payload_length: payload.len(),
-    }
-    .encode(&mut out);
+    RlpHeader { list: true, payload_length: payload.len() }.encode(&mut out);
     out.extend_from_slice(&payload);
     out
 }

@@ -47,10 +47,7 @@ pub(crate) struct Plan {
 
 #[derive(Debug)]
 enum Effect {
-    Blocks {
-        blocks: Vec<Arc<Block>>,
-        changes: AddressMap<Account>,
-    },
+    Blocks { blocks: Vec<Arc<Block>>, changes: AddressMap<Account> },
     Balance(Address, U256),
     Replace(Box<Chain>),
     Clock(i64),
@@ -74,10 +71,7 @@ impl Chain {
             blocks: Vec::new(),
             by_hash: B256Map::default(),
             by_tx: B256Map::default(),
-            history: vec![Record::Genesis {
-                chain_id,
-                timestamp,
-            }],
+            history: vec![Record::Genesis { chain_id, timestamp }],
             branch: 0,
             clock_offset: 0,
         };
@@ -129,16 +123,8 @@ impl Chain {
         self.digest = plan.digest;
         match plan.effect {
             Effect::Replace(chain) => {
-                let kept = self
-                    .blocks
-                    .iter()
-                    .zip(&chain.blocks)
-                    .take_while(|(old, new)| old.hash == new.hash)
-                    .count();
-                let change = Change {
-                    removed: self.blocks.split_off(kept),
-                    added: chain.blocks[kept..].to_vec(),
-                };
+                let kept = self.blocks.iter().zip(&chain.blocks).take_while(|(old, new)| old.hash == new.hash).count();
+                let change = Change { removed: self.blocks.split_off(kept), added: chain.blocks[kept..].to_vec() };
                 *self = *chain;
                 return change;
             }
@@ -148,10 +134,7 @@ impl Chain {
                 for block in &blocks {
                     self.push(block.clone());
                 }
-                return Change {
-                    removed: Vec::new(),
-                    added: blocks,
-                };
+                return Change { removed: Vec::new(), added: blocks };
             }
             Effect::Balance(address, balance) => {
                 let mut account = self.account(address);
@@ -166,10 +149,7 @@ impl Chain {
 
     fn push(&mut self, block: Arc<Block>) {
         let number = block.header.number;
-        self.world
-            .cache
-            .block_hashes
-            .insert(U256::from(number), block.hash);
+        self.world.cache.block_hashes.insert(U256::from(number), block.hash);
         self.by_hash.insert(block.hash, number);
         if let Some(mined) = &block.mined {
             self.by_tx.insert(mined.tx.hash, number);

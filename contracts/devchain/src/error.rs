@@ -19,9 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The listening socket failed while serving.
-    #[error(
-        "dev chain on {addr} stopped serving: {source}; start it again, nothing accepted is lost"
-    )]
+    #[error("dev chain on {addr} stopped serving: {source}; start it again, nothing accepted is lost")]
     Serve {
         /// The address served.
         addr: SocketAddr,
@@ -54,17 +52,13 @@ pub enum JournalError {
         source: io::Error,
     },
     /// Another process has the journal open.
-    #[error(
-        "{path} is in use by another dev chain; stop that one, or choose another data directory"
-    )]
+    #[error("{path} is in use by another dev chain; stop that one, or choose another data directory")]
     InUse {
         /// The journal file.
         path: PathBuf,
     },
     /// The file system is full. The record was rolled back, so nothing was half written.
-    #[error(
-        "disk full while writing {path}: the transaction was not accepted; free space and send it again"
-    )]
+    #[error("disk full while writing {path}: the transaction was not accepted; free space and send it again")]
     Full {
         /// The journal file.
         path: PathBuf,
@@ -94,9 +88,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file is something else.
-    #[error(
-        "{path} is not a dev chain journal of this version; move it away to start an empty chain"
-    )]
+    #[error("{path} is not a dev chain journal of this version; move it away to start an empty chain")]
     NotAJournal {
         /// The file.
         path: PathBuf,
@@ -147,11 +139,7 @@ impl JournalError {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
-            _ => Self::Io {
-                path,
-                doing: "write",
-                source,
-            },
+            _ => Self::Io { path, doing: "write", source },
         }
     }
 }

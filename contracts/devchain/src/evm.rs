@@ -37,17 +37,14 @@ pub(crate) fn run(
     purpose: Purpose,
 ) -> Result<ResultAndState, Refusal> {
     let free = purpose == Purpose::Ask && tx.gas_price == 0;
-    let context = Context::mainnet()
-        .with_ref_db(world)
-        .with_block(block_env(header))
-        .modify_cfg_chained(|cfg| {
-            cfg.set_spec_and_mainnet_gas_params(SpecId::CANCUN);
-            cfg.chain_id = chain_id;
-            cfg.disable_nonce_check = purpose == Purpose::Ask;
-            cfg.disable_eip3607 = purpose == Purpose::Ask;
-            cfg.tx_chain_id_check = purpose == Purpose::Mine;
-            cfg.disable_base_fee = free;
-        });
+    let context = Context::mainnet().with_ref_db(world).with_block(block_env(header)).modify_cfg_chained(|cfg| {
+        cfg.set_spec_and_mainnet_gas_params(SpecId::CANCUN);
+        cfg.chain_id = chain_id;
+        cfg.disable_nonce_check = purpose == Purpose::Ask;
+        cfg.disable_eip3607 = purpose == Purpose::Ask;
+        cfg.tx_chain_id_check = purpose == Purpose::Mine;
+        cfg.disable_base_fee = free;
+    });
     context.build_mainnet().transact(tx)
 }
 
@@ -75,7 +72,9 @@ pub(crate) fn explain(refusal: &Refusal, from: Address) -> String {
             format!("nonce too low: next nonce {state}, tx nonce {tx}; read eth_getTransactionCount and sign again")
         }
         InvalidTransaction::NonceTooHigh { tx, state } => {
-            format!("nonce too high: next nonce {state}, tx nonce {tx}; the dev chain keeps no queue: send nonce {state} first")
+            format!(
+                "nonce too high: next nonce {state}, tx nonce {tx}; the dev chain keeps no queue: send nonce {state} first"
+            )
         }
         InvalidTransaction::LackOfFundForMaxFee { fee, balance } => format!(
             "insufficient funds for gas * price + value: address {from:#x} have {balance} want {fee}; \

@@ -18,15 +18,12 @@ impl Filter {
     /// Reads the `address` and `topics` of a filter object: each a value, a list of alternatives, or null.
     pub(crate) fn parse(filter: &Value) -> Result<Self, RpcError> {
         let bad = |what: &str| RpcError::invalid_params(format!("filter: {what}"));
-        let addresses = alternatives(filter.get("address"))
-            .ok_or_else(|| bad("address is no address or list of addresses"))?;
+        let addresses =
+            alternatives(filter.get("address")).ok_or_else(|| bad("address is no address or list of addresses"))?;
         let topics = match filter.get("topics") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(topics)) if topics.len() <= 4 => {
-                let read: Option<_> = topics
-                    .iter()
-                    .map(|topic| alternatives(Some(topic)))
-                    .collect();
+                let read: Option<_> = topics.iter().map(|topic| alternatives(Some(topic))).collect();
                 read.ok_or_else(|| bad("a topic is no 32-byte word, list of words or null"))?
             }
             Some(_) => return Err(bad("topics is no list of at most four")),
@@ -36,11 +33,7 @@ impl Filter {
 
     /// The logs of `block` that match, with their index in it.
     pub(crate) fn select<'a>(&'a self, block: &'a Block) -> impl Iterator<Item = (usize, &'a Log)> {
-        let logs = if self.may_match(&block.header.bloom) {
-            block.logs()
-        } else {
-            &[]
-        };
+        let logs = if self.may_match(&block.header.bloom) { block.logs() } else { &[] };
         logs.iter().enumerate().filter(|(_, log)| self.matches(log))
     }
 
@@ -48,24 +41,14 @@ impl Filter {
         let any = |wanted: &[B256], topic: &B256| wanted.is_empty() || wanted.contains(topic);
         (self.addresses.is_empty() || self.addresses.contains(&log.address))
             && self.topics.len() <= log.topics().len()
-            && self
-                .topics
-                .iter()
-                .zip(log.topics())
-                .all(|(wanted, topic)| any(wanted, topic))
+            && self.topics.iter().zip(log.topics()).all(|(wanted, topic)| any(wanted, topic))
     }
 
     /// False only if no log of a block with this bloom can match.
     fn may_match(&self, bloom: &Bloom) -> bool {
         let holds = |bytes: &[u8]| bloom.contains_input(BloomInput::Raw(bytes));
-        (self.addresses.is_empty()
-            || self
-                .addresses
-                .iter()
-                .any(|address| holds(address.as_slice())))
-            && self.topics.iter().all(|wanted| {
-                wanted.is_empty() || wanted.iter().any(|topic| holds(topic.as_slice()))
-            })
+        (self.addresses.is_empty() || self.addresses.iter().any(|address| holds(address.as_slice())))
+            && self.topics.iter().all(|wanted| wanted.is_empty() || wanted.iter().any(|topic| holds(topic.as_slice())))
     }
 }
 
@@ -107,20 +90,13 @@ mod tests {
         }));
         assert!(filter.matches(&log(2, &[5, 8])));
         assert!(!filter.matches(&log(3, &[5, 8])), "another address");
-        assert!(
-            !filter.matches(&log(2, &[8, 5])),
-            "the topic in another place"
-        );
-        assert!(
-            !filter.matches(&log(2, &[5])),
-            "fewer topics than asked for"
-        );
+        assert!(!filter.matches(&log(2, &[8, 5])), "the topic in another place");
+        assert!(!filter.matches(&log(2, &[5])), "fewer topics than asked for");
     }
 
     #[test]
     fn the_bloom_never_hides_a_log_that_matches() {
-        let filter =
-            filter(json!({"address": Address::repeat_byte(1), "topics": [B256::repeat_byte(7)]}));
+        let filter = filter(json!({"address": Address::repeat_byte(1), "topics": [B256::repeat_byte(7)]}));
         let mut bloom = Bloom::ZERO;
         assert!(!filter.may_match(&bloom));
         bloom.accrue_log(&log(1, &[7, 9]));

@@ -25,15 +25,7 @@ pub(crate) enum Next<'a> {
 /// The frame of `payload`. `None` if it is over 4 GiB.
 pub(crate) fn frame(payload: &[u8]) -> Option<Vec<u8>> {
     let length = u32::try_from(payload.len()).ok()?.to_le_bytes();
-    Some(
-        [
-            &length[..],
-            &keccak256(length)[..4],
-            &keccak256(payload)[..8],
-            payload,
-        ]
-        .concat(),
-    )
+    Some([&length[..], &keccak256(length)[..4], &keccak256(payload)[..8], payload].concat())
 }
 
 /// Reads the frame at the start of `bytes`.
@@ -53,9 +45,8 @@ pub(crate) fn next(bytes: &[u8]) -> Next<'_> {
     if keccak256(length)[..4] != header[4..8] {
         return Next::Corrupt("has a damaged length");
     }
-    let Some((payload, after)) = usize::try_from(u32::from_le_bytes(length))
-        .ok()
-        .and_then(|at| rest.split_at_checked(at))
+    let Some((payload, after)) =
+        usize::try_from(u32::from_le_bytes(length)).ok().and_then(|at| rest.split_at_checked(at))
     else {
         return Next::Torn;
     };

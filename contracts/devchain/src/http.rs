@@ -35,14 +35,9 @@ pub(crate) fn router(node: Arc<Node>, stop: CancellationToken) -> Router {
 
 async fn answer(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response {
     // A page in a browser may post other types to loopback without asking; JSON it may not.
-    let json = headers
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    let json = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
     if !json {
-        return (
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "send JSON-RPC with the header content-type: application/json\n",
-        )
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send JSON-RPC with the header content-type: application/json\n")
             .into_response();
     }
     // The EVM and the disk would hold up the runtime.
@@ -50,29 +45,16 @@ async fn answer(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Resp
         Ok(answer) => Json(answer).into_response(),
         Err(error) => {
             tracing::error!(%error, "a request failed");
-            (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the dev chain failed at this request; its log says why\n",
-            )
+            (StatusCode::INTERNAL_SERVER_ERROR, "the dev chain failed at this request; its log says why\n")
                 .into_response()
         }
     }
 }
 
-async fn upgrade(
-    State(app): State<App>,
-    headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
-) -> Response {
+async fn upgrade(State(app): State<App>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Response {
     // Browsers let any page open a WebSocket to loopback, but they tell which page it is. Programs send no origin.
     if headers.contains_key(ORIGIN) {
-        return (
-            StatusCode::FORBIDDEN,
-            "web pages may not open a WebSocket to the dev chain\n",
-        )
-            .into_response();
+        return (StatusCode::FORBIDDEN, "web pages may not open a WebSocket to the dev chain\n").into_response();
     }
-    upgrade
-        .max_message_size(MAX_BODY)
-        .on_upgrade(move |socket| ws::serve(socket, app.node, app.stop))
+    upgrade.max_message_size(MAX_BODY).on_upgrade(move |socket| ws::serve(socket, app.node, app.stop))
 }

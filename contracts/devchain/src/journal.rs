@@ -40,48 +40,26 @@ impl Journal {
     ///
     /// An unusable directory, another process's lock, a foreign file, or damage before the tail.
     pub(crate) fn open(dir: &Path) -> Result<(Self, Vec<Entry>), JournalError> {
-        let directory = |source| JournalError::Directory {
-            path: dir.to_owned(),
-            source,
-        };
+        let directory = |source| JournalError::Directory { path: dir.to_owned(), source };
         fs::create_dir_all(dir).map_err(directory)?;
         let path = dir.join(FILE_NAME);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(directory)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(directory)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(JournalError::InUse { path }),
             Err(TryLockError::Error(source)) => {
-                return Err(JournalError::Io {
-                    path,
-                    doing: "lock",
-                    source,
-                });
+                return Err(JournalError::Io { path, doing: "lock", source });
             }
         }
-        let mut journal = Self {
-            file,
-            path,
-            end: 0,
-            state: State::Open,
-        };
+        let mut journal = Self { file, path, end: 0, state: State::Open };
         let mut bytes = Vec::new();
-        journal
-            .file
-            .read_to_end(&mut bytes)
-            .map_err(|source| journal.io("read", source))?;
+        journal.file.read_to_end(&mut bytes).map_err(|source| journal.io("read", source))?;
         let entries = journal.read(&bytes)?;
         if entries.is_empty() {
             journal.begin()?;
             // The file's name must survive a power cut as well as its bytes.
-            File::open(dir)
-                .and_then(|dir| dir.sync_all())
-                .map_err(directory)?;
+            File::open(dir).and_then(|dir| dir.sync_all()).map_err(directory)?;
         }
         Ok((journal, entries))
     }
@@ -101,11 +79,7 @@ impl Journal {
         }
         let too_long = || self.io("write", ErrorKind::FileTooLarge.into());
         let frame = frame::frame(&entry.encode()).ok_or_else(too_long)?;
-        match self
-            .file
-            .write_all(&frame)
-            .and_then(|()| self.file.sync_data())
-        {
+        match self.file.write_all(&frame).and_then(|()| self.file.sync_data()) {
             Ok(()) => {
                 self.end += frame.len() as u64;
                 Ok(())
@@ -128,14 +102,11 @@ impl Journal {
     fn read(&mut self, bytes: &[u8]) -> Result<Vec<Entry>, JournalError> {
         let Some(mut rest) = bytes.strip_prefix(frame::MAGIC) else {
             // A start that was killed before the first sync leaves part of the magic, or zeros.
-            let never_begun =
-                frame::MAGIC.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0);
+            let never_begun = frame::MAGIC.starts_with(bytes) || bytes.iter().all(|byte| *byte == 0);
             return if never_begun {
                 Ok(Vec::new())
             } else {
-                Err(JournalError::NotAJournal {
-                    path: self.path.clone(),
-                })
+                Err(JournalError::NotAJournal { path: self.path.clone() })
             };
         };
         let mut entries = Vec::new();
@@ -150,26 +121,20 @@ impl Journal {
                 }
                 Next::Corrupt(what) => return Err(self.corrupt(what)),
                 Next::Payload(payload, after) => {
-                    entries.push(
-                        Entry::decode(payload)
-                            .ok_or_else(|| self.corrupt("is of no known kind"))?,
-                    );
+                    entries.push(Entry::decode(payload).ok_or_else(|| self.corrupt("is of no known kind"))?);
                     rest = after;
                 }
             }
         }
-        self.cut_back()
-            .map_err(|source| self.io("cut off the torn record", source))?;
+        self.cut_back().map_err(|source| self.io("cut off the torn record", source))?;
         Ok(entries)
     }
 
     /// Makes an empty journal of the file.
     fn begin(&mut self) -> Result<(), JournalError> {
         self.end = 0;
-        let written = self
-            .cut_back()
-            .and_then(|()| self.file.write_all(frame::MAGIC))
-            .and_then(|()| self.file.sync_all());
+        let written =
+            self.cut_back().and_then(|()| self.file.write_all(frame::MAGIC)).and_then(|()| self.file.sync_all());
         written.map_err(|source| JournalError::write(&self.path, source))?;
         self.end = frame::MAGIC.len() as u64;
         Ok(())
@@ -183,19 +148,11 @@ impl Journal {
     }
 
     fn corrupt(&self, what: &str) -> JournalError {
-        JournalError::Corrupt {
-            path: self.path.clone(),
-            offset: self.end,
-            what: what.to_owned(),
-        }
+        JournalError::Corrupt { path: self.path.clone(), offset: self.end, what: what.to_owned() }
     }
 
     fn io(&self, doing: &'static str, source: std::io::Error) -> JournalError {
-        JournalError::Io {
-            path: self.path.clone(),
-            doing,
-            source,
-        }
+        JournalError::Io { path: self.path.clone(), doing, source }
     }
 }
 
@@ -206,41 +163,23 @@ mod tests {
     use revm::primitives::B256;
 
     #[test]
-    fn a_full_disk_is_told_with_its_remedy_and_nothing_is_accepted_after_a_write_that_cannot_be_undone()
-     {
+    fn a_full_disk_is_told_with_its_remedy_and_nothing_is_accepted_after_a_write_that_cannot_be_undone() {
         // Every write to this device says that there is no space, and it cannot be cut back.
         let path = PathBuf::from("/dev/full");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let mut journal = Journal {
-            file,
-            path,
-            end: 0,
-            state: State::Open,
-        };
-        let entry = Entry {
-            record: Record::Clock { offset: 1 },
-            head: B256::ZERO,
-        };
+        let mut journal = Journal { file, path, end: 0, state: State::Open };
+        let entry = Entry { record: Record::Clock { offset: 1 }, head: B256::ZERO };
         let first = journal.append(&entry).unwrap_err();
         assert!(matches!(first, JournalError::Full { .. }), "{first}");
-        assert!(
-            first.to_string().contains("free space and send it again"),
-            "{first}"
-        );
-        assert!(matches!(
-            journal.append(&entry),
-            Err(JournalError::Broken { .. })
-        ));
+        assert!(first.to_string().contains("free space and send it again"), "{first}");
+        assert!(matches!(journal.append(&entry), Err(JournalError::Broken { .. })));
     }
 
     #[test]
     fn a_write_that_fails_half_way_is_cut_back_and_the_next_one_succeeds() {
         let dir = tempfile::tempdir().unwrap();
         let (mut journal, _) = Journal::open(dir.path()).unwrap();
-        let entry = Entry {
-            record: Record::Clock { offset: 1 },
-            head: B256::ZERO,
-        };
+        let entry = Entry { record: Record::Clock { offset: 1 }, head: B256::ZERO };
         journal.append(&entry).unwrap();
         journal.file.write_all(b"half a frame").unwrap();
         journal.cut_back().unwrap();

@@ -52,26 +52,13 @@ impl Node {
         let chain = if entries.is_empty() {
             let timestamp = wall_clock();
             let chain = Chain::new(chain_id, timestamp);
-            journal.append(&Entry {
-                record: Record::Genesis {
-                    chain_id,
-                    timestamp,
-                },
-                head: chain.head().hash,
-            })?;
+            journal.append(&Entry { record: Record::Genesis { chain_id, timestamp }, head: chain.head().hash })?;
             chain
         } else {
             replay(entries, chain_id, journal.path())?
         };
         let (changes, _) = broadcast::channel(CHANGES_KEPT);
-        Ok(Self {
-            chain: RwLock::new(chain),
-            writer: Mutex::new(Writer {
-                journal,
-                next_time: None,
-            }),
-            changes,
-        })
+        Ok(Self { chain: RwLock::new(chain), writer: Mutex::new(Writer { journal, next_time: None }), changes })
     }
 
     /// The chain as it stands. Hold it briefly: the writer waits.
@@ -95,10 +82,7 @@ impl Node {
     pub(crate) fn submit(&self, make: impl FnOnce(u64) -> Record) -> Result<(), SubmitError> {
         let mut writer = self.writer();
         let record = make(self.block_time(&writer));
-        if matches!(
-            record,
-            Record::Tx { .. } | Record::Mine { .. } | Record::Reorg { .. }
-        ) {
+        if matches!(record, Record::Tx { .. } | Record::Mine { .. } | Record::Reorg { .. }) {
             self.accept(&mut writer, record)?;
             writer.next_time = None;
             return Ok(());
@@ -119,15 +103,9 @@ impl Node {
         let mut writer = self.writer();
         let parent = self.chain().head().header.timestamp;
         if timestamp < parent || i64::try_from(timestamp).is_err() {
-            return Err(Refused::Time {
-                asked: timestamp,
-                parent,
-            }
-            .into());
+            return Err(Refused::Time { asked: timestamp, parent }.into());
         }
-        let offset = timestamp
-            .cast_signed()
-            .saturating_sub_unsigned(wall_clock());
+        let offset = timestamp.cast_signed().saturating_sub_unsigned(wall_clock());
         self.accept(&mut writer, Record::Clock { offset })?;
         writer.next_time = Some(timestamp);
         Ok(())
@@ -142,15 +120,8 @@ impl Node {
     fn accept(&self, writer: &mut Writer, record: Record) -> Result<(), SubmitError> {
         // Only the holder of the writer changes the chain, so the plan still fits when it is applied.
         let plan = self.chain().plan(record.clone())?;
-        writer.journal.append(&Entry {
-            record,
-            head: plan.head,
-        })?;
-        let change = self
-            .chain
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .apply(plan);
+        writer.journal.append(&Entry { record, head: plan.head })?;
+        let change = self.chain.write().unwrap_or_else(PoisonError::into_inner).apply(plan);
         if !(change.added.is_empty() && change.removed.is_empty()) {
             // Fails only when nobody listens.
             let _ = self.changes.send(Arc::new(change));
@@ -164,63 +135,36 @@ impl Node {
 
     fn block_time(&self, writer: &Writer) -> u64 {
         let chain = self.chain();
-        let clock = writer
-            .next_time
-            .unwrap_or_else(|| wall_clock().saturating_add_signed(chain.clock_offset));
+        let clock = writer.next_time.unwrap_or_else(|| wall_clock().saturating_add_signed(chain.clock_offset));
         clock.max(chain.head().header.timestamp)
     }
 }
 
 /// Seconds since the Unix epoch; 0 before it.
 fn wall_clock() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn replay(entries: Vec<Entry>, asked: u64, path: &Path) -> Result<Chain, JournalError> {
-    let differs = |index, what: String| JournalError::Differs {
-        path: path.to_owned(),
-        index,
-        what,
-    };
+    let differs = |index, what: String| JournalError::Differs { path: path.to_owned(), index, what };
     let mut chain: Option<Chain> = None;
     for (index, Entry { record, head }) in entries.into_iter().enumerate() {
         let replayed = match (chain.take(), record) {
-            (
-                None,
-                Record::Genesis {
-                    chain_id: found, ..
-                },
-            ) if found != asked => {
-                return Err(JournalError::OtherChain {
-                    path: path.to_owned(),
-                    found,
-                    asked,
-                });
+            (None, Record::Genesis { chain_id: found, .. }) if found != asked => {
+                return Err(JournalError::OtherChain { path: path.to_owned(), found, asked });
             }
-            (
-                None,
-                Record::Genesis {
-                    chain_id,
-                    timestamp,
-                },
-            ) => Chain::new(chain_id, timestamp),
+            (None, Record::Genesis { chain_id, timestamp }) => Chain::new(chain_id, timestamp),
             (None, _) => return Err(differs(index, "comes before the genesis".to_owned())),
             (Some(mut chain), record) => {
-                let plan = chain
-                    .plan(record)
-                    .map_err(|refused| differs(index, format!("is refused now: {refused}")))?;
+                let plan =
+                    chain.plan(record).map_err(|refused| differs(index, format!("is refused now: {refused}")))?;
                 chain.apply(plan);
                 chain
             }
         };
         let now = replayed.head().hash;
         if now != head {
-            return Err(differs(
-                index,
-                format!("gives head {now} where it gave {head}"),
-            ));
+            return Err(differs(index, format!("gives head {now} where it gave {head}")));
         }
         chain = Some(replayed);
     }

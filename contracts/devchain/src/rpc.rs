@@ -22,21 +22,12 @@ const CLIENT: &str = concat!("selion-devchain/v", env!("CARGO_PKG_VERSION"));
 /// Answers a request body: one request or a batch.
 pub(crate) fn answer_body(node: &Node, body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
-        Err(error) => envelope(
-            Value::Null,
-            Err(RpcError::parse(format!("the body is no JSON: {error}"))),
-        ),
+        Err(error) => envelope(Value::Null, Err(RpcError::parse(format!("the body is no JSON: {error}")))),
         Ok(Value::Array(batch)) if batch.is_empty() || batch.len() > MAX_BATCH => {
-            let said = format!(
-                "a batch holds 1 to {MAX_BATCH} requests, not {}",
-                batch.len()
-            );
+            let said = format!("a batch holds 1 to {MAX_BATCH} requests, not {}", batch.len());
             envelope(Value::Null, Err(RpcError::invalid_request(said)))
         }
-        Ok(Value::Array(batch)) => batch
-            .into_iter()
-            .map(|request| answer(node, request))
-            .collect(),
+        Ok(Value::Array(batch)) => batch.into_iter().map(|request| answer(node, request)).collect(),
         Ok(request) => answer(node, request),
     }
 }
@@ -46,10 +37,7 @@ fn answer(node: &Node, request: Value) -> Value {
         Ok(request) => request,
         Err((id, error)) => return envelope(id, Err(error)),
     };
-    envelope(
-        id,
-        Params::new(params).and_then(|params| dispatch(node, &method, &params)),
-    )
+    envelope(id, Params::new(params).and_then(|params| dispatch(node, &method, &params)))
 }
 
 /// One request.
@@ -65,18 +53,11 @@ impl Request {
     /// Takes a request apart. An error comes with the id to answer under.
     pub(crate) fn parse(request: Value) -> Result<Self, (Value, RpcError)> {
         let Value::Object(mut request) = request else {
-            return Err((
-                Value::Null,
-                RpcError::invalid_request("a request is a JSON object"),
-            ));
+            return Err((Value::Null, RpcError::invalid_request("a request is a JSON object")));
         };
         let id = request.remove("id").unwrap_or_default();
         match request.remove("method") {
-            Some(Value::String(method)) => Ok(Self {
-                id,
-                method,
-                params: request.remove("params"),
-            }),
+            Some(Value::String(method)) => Ok(Self { id, method, params: request.remove("params") }),
             _ => Err((id, RpcError::invalid_request("a request needs a method"))),
         }
     }
@@ -121,9 +102,9 @@ pub(crate) fn dispatch(node: &Node, method: &str, params: &Params) -> Result<Val
         "evm_increaseTime" => dev::increase_time(node, params),
         "evm_setNextBlockTimestamp" => dev::set_next_time(node, params),
         "dev_reorg" | "anvil_reorg" => dev::reorg(node, params),
-        "eth_subscribe" | "eth_unsubscribe" => Err(RpcError::server(format!(
-            "{method} needs a WebSocket connection to this same port"
-        ))),
+        "eth_subscribe" | "eth_unsubscribe" => {
+            Err(RpcError::server(format!("{method} needs a WebSocket connection to this same port")))
+        }
         other => Err(RpcError::no_method(other)),
     }
 }
@@ -158,9 +139,7 @@ pub(crate) fn moment(chain: &Chain, at: At, time: u64) -> Result<Header, RpcErro
     let top = head.header.number;
     match number.cmp(&top) {
         std::cmp::Ordering::Equal => Ok(head.header.clone()),
-        std::cmp::Ordering::Greater => Err(RpcError::server(format!(
-            "block {number} not found: the head is {top}"
-        ))),
+        std::cmp::Ordering::Greater => Err(RpcError::server(format!("block {number} not found: the head is {top}"))),
         std::cmp::Ordering::Less => Err(RpcError::server(format!(
             "historical state is not kept: asked for block {number}, the head is {top}; ask for latest, or use Anvil or an archive node"
         ))),

@@ -38,28 +38,14 @@ impl Default for Config {
 ///
 /// See [`Error`]: a busy port, an unusable directory, a full disk, a corrupt or foreign journal. Each message
 /// names the remedy.
-pub async fn serve(
-    config: Config,
-    stop: CancellationToken,
-    ready: impl FnOnce(SocketAddr),
-) -> Result<(), Error> {
-    let Config {
-        listen,
-        data_dir,
-        chain_id,
-    } = config;
-    let bind_error = |source| Error::Bind {
-        addr: listen,
-        source,
-    };
+pub async fn serve(config: Config, stop: CancellationToken, ready: impl FnOnce(SocketAddr)) -> Result<(), Error> {
+    let Config { listen, data_dir, chain_id } = config;
+    let bind_error = |source| Error::Bind { addr: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(bind_error)?;
     let addr = listener.local_addr().map_err(bind_error)?;
     let path = data_dir.clone();
     let opened = tokio::task::spawn_blocking(move || Node::open(&data_dir, chain_id)).await;
-    let node = Arc::new(opened.map_err(|panic| Error::Replay {
-        path,
-        reason: panic.to_string(),
-    })??);
+    let node = Arc::new(opened.map_err(|panic| Error::Replay { path, reason: panic.to_string() })??);
     {
         let head = node.chain().head().clone();
         tracing::warn!(%addr, chain_id, head = head.header.number, hash = %head.hash,
@@ -70,12 +56,8 @@ pub async fn serve(
     }
     let router = http::router(node.clone(), stop.clone());
     ready(addr);
-    let served = axum::serve(listener, router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await;
+    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await;
     // Even with a record in progress this waits for one disk write only.
     let closed = node.close();
-    served
-        .and(closed)
-        .map_err(|source| Error::Serve { addr, source })
+    served.and(closed).map_err(|source| Error::Serve { addr, source })
 }

@@ -9,8 +9,7 @@ use revm::{
 };
 
 /// Half the order of secp256k1; a larger `s` is refused since EIP-2, so that a transaction has one hash.
-const HALF_ORDER: U256 =
-    uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
+const HALF_ORDER: U256 = uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
 
 /// A transaction whose signature was checked.
 #[derive(Clone, Debug)]
@@ -70,10 +69,7 @@ impl SignedTx {
         if let Some(have) = tx.chain_id
             && have != chain_id
         {
-            return Err(BadTx::ChainId {
-                have,
-                want: chain_id,
-            });
+            return Err(BadTx::ChainId { have, want: chain_id });
         }
         tx.hash = keccak256(raw);
         tx.raw = raw.clone();
@@ -83,27 +79,15 @@ impl SignedTx {
     fn fields(kind: u8, payload: &[u8]) -> Result<Self, BadTx> {
         let mut rest = payload;
         let at = &mut rest;
-        let typed_chain = if kind == 0 {
-            None
-        } else {
-            Some(u64::decode(at)?)
-        };
+        let typed_chain = if kind == 0 { None } else { Some(u64::decode(at)?) };
         let nonce = u64::decode(at)?;
-        let tip = if kind == 2 {
-            Some(u128::decode(at)?)
-        } else {
-            None
-        };
+        let tip = if kind == 2 { Some(u128::decode(at)?) } else { None };
         let max_fee = u128::decode(at)?;
         let gas_limit = u64::decode(at)?;
         let to = TxKind::decode(at)?;
         let value = U256::decode(at)?;
         let input = Bytes::decode(at)?;
-        let access_list = if kind == 0 {
-            AccessList::default()
-        } else {
-            AccessList::decode(at)?
-        };
+        let access_list = if kind == 0 { AccessList::default() } else { AccessList::decode(at)? };
         let signed_part = &payload[..payload.len() - at.len()];
         let v = u64::decode(at)?;
         let r = U256::decode(at)?;
@@ -117,8 +101,7 @@ impl SignedTx {
             (1 | 2, 0 | 1) => (v == 1, typed_chain),
             _ => return Err(BadTx::Signature),
         };
-        let from = recover(signing_hash(kind, signed_part, chain_id), parity, r, s)
-            .ok_or(BadTx::Signature)?;
+        let from = recover(signing_hash(kind, signed_part, chain_id), parity, r, s).ok_or(BadTx::Signature)?;
         let (hash, raw) = (B256::ZERO, Bytes::new());
         Ok(Self {
             hash,
@@ -171,11 +154,7 @@ fn signing_hash(kind: u8, signed_part: &[u8], chain_id: Option<u64>) -> B256 {
     if kind != 0 {
         out.push(kind);
     }
-    Header {
-        list: true,
-        payload_length: signed_part.len() + suffix.len(),
-    }
-    .encode(&mut out);
+    Header { list: true, payload_length: signed_part.len() + suffix.len() }.encode(&mut out);
     out.extend_from_slice(signed_part);
     out.extend_from_slice(&suffix);
     keccak256(out)
@@ -188,8 +167,6 @@ fn recover(hash: B256, parity: bool, r: U256, s: U256) -> Option<Address> {
     let mut signature = [0; 64];
     signature[..32].copy_from_slice(&r.to_be_bytes::<32>());
     signature[32..].copy_from_slice(&s.to_be_bytes::<32>());
-    let word = crypto()
-        .secp256k1_ecrecover(&signature, u8::from(parity), &hash.0)
-        .ok()?;
+    let word = crypto().secp256k1_ecrecover(&signature, u8::from(parity), &hash.0).ok()?;
     Some(Address::from_word(word.into()))
 }

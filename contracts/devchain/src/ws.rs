@@ -52,11 +52,7 @@ pub(crate) async fn serve(mut socket: WebSocket, node: Arc<Node>, stop: Cancella
             },
         };
         for message in messages {
-            if socket
-                .send(Message::text(message.to_string()))
-                .await
-                .is_err()
-            {
+            if socket.send(Message::text(message.to_string())).await.is_err() {
                 return;
             }
         }
@@ -79,9 +75,7 @@ async fn answer(node: &Arc<Node>, subscriptions: &mut Subscriptions, body: Vec<u
             tracing::error!(%error, "a request failed");
             vec![rpc::envelope(
                 Value::Null,
-                Err(RpcError::internal(
-                    "the dev chain failed at this request; its log says why",
-                )),
+                Err(RpcError::internal("the dev chain failed at this request; its log says why")),
             )]
         }
     }
@@ -90,14 +84,10 @@ async fn answer(node: &Arc<Node>, subscriptions: &mut Subscriptions, body: Vec<u
 impl Subscriptions {
     /// Answers the subscription methods; `None` for all others.
     fn answer(&mut self, method: &str, params: Option<&Value>) -> Option<Result<Value, RpcError>> {
-        let first = params
-            .and_then(|params| params.get(0))
-            .and_then(Value::as_str);
+        let first = params.and_then(|params| params.get(0)).and_then(Value::as_str);
         match method {
             "eth_subscribe" => Some(self.subscribe(first, params.and_then(|params| params.get(1)))),
-            "eth_unsubscribe" => Some(Ok(json!(
-                first.is_some_and(|id| self.topics.remove(id).is_some())
-            ))),
+            "eth_unsubscribe" => Some(Ok(json!(first.is_some_and(|id| self.topics.remove(id).is_some())))),
             _ => None,
         }
     }
@@ -129,21 +119,18 @@ impl Subscriptions {
         let mut notices = Vec::new();
         for (id, topic) in &self.topics {
             match topic {
-                Topic::NewHeads => notices.extend(
-                    change
-                        .added
-                        .iter()
-                        .map(|block| notice(id, shapes::head(block))),
-                ),
+                Topic::NewHeads => notices.extend(change.added.iter().map(|block| notice(id, shapes::head(block)))),
                 Topic::Logs(filter) => {
                     for (blocks, removed) in [
                         (change.removed.iter().rev().collect::<Vec<_>>(), true),
                         (change.added.iter().collect(), false),
                     ] {
                         for block in blocks {
-                            notices.extend(filter.select(block).map(|(index, log)| {
-                                notice(id, shapes::log(block, index, log, removed))
-                            }));
+                            notices.extend(
+                                filter
+                                    .select(block)
+                                    .map(|(index, log)| notice(id, shapes::log(block, index, log, removed))),
+                            );
                         }
                     }
                 }

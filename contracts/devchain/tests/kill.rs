@@ -1,10 +1,6 @@
 //! A node in a process of its own, killed with SIGKILL while transactions flow.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on should stop there"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop there")]
 
 mod common;
 
@@ -26,11 +22,7 @@ const LISTENING: &str = "listening on ";
 #[ignore = "it is the child process of the kill test"]
 async fn node_process() {
     let Ok(dir) = std::env::var(DIR) else { return };
-    let config = Config {
-        listen: ([127, 0, 0, 1], 0).into(),
-        data_dir: dir.into(),
-        chain_id: DEFAULT_CHAIN_ID,
-    };
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.into(), chain_id: DEFAULT_CHAIN_ID };
     let ready = |addr| println!("{LISTENING}{addr}");
     serve(config, Default::default(), ready).await.unwrap();
 }
@@ -38,14 +30,8 @@ async fn node_process() {
 fn spawn(dir: &Path) -> (Child, Chain) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "node_process", "--nocapture"]);
-    let mut child = command
-        .env(DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok);
+    let mut child = command.env(DIR, dir).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let addr = lines.find_map(|line| Some(line.split_once(LISTENING)?.1.parse().unwrap()));
     (child, Chain::at(addr.unwrap()))
 }
@@ -84,29 +70,17 @@ async fn a_kill_while_transactions_flow_loses_none_that_was_answered() {
         let chain = start(dir.path()).await;
         for block in &blocks {
             let number = block["number"].clone();
-            let now = chain
-                .ok("eth_getBlockByNumber", json!([number, false]))
-                .await;
-            assert_eq!(
-                &now, block,
-                "what was replayed once is replayed the same again"
-            );
+            let now = chain.ok("eth_getBlockByNumber", json!([number, false])).await;
+            assert_eq!(&now, block, "what was replayed once is replayed the same again");
         }
         for hash in hashes {
             let receipt = chain.ok("eth_getTransactionReceipt", json!([hash])).await;
-            assert_eq!(
-                receipt["status"], "0x1",
-                "an answered transaction is there: {hash}"
-            );
+            assert_eq!(receipt["status"], "0x1", "an answered transaction is there: {hash}");
         }
         blocks.push(chain.head().await);
         // The transaction in flight at the kill may be on disk without its answer.
         let address = common::wallet(1).address();
-        nonce = common::quantity(
-            &chain
-                .ok("eth_getTransactionCount", json!([address, "latest"]))
-                .await,
-        );
+        nonce = common::quantity(&chain.ok("eth_getTransactionCount", json!([address, "latest"])).await);
         chain.stop().await;
     }
 }

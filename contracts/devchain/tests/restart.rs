@@ -1,10 +1,6 @@
 //! The journal: what a restart, a kill, damage and wrong use do to it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test that cannot go on should stop there"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop there")]
 
 mod common;
 
@@ -28,13 +24,9 @@ async fn lived(dir: &TempDir) -> (Value, u64) {
     chain.ok("anvil_mine", json!([3])).await;
     chain.ok("evm_increaseTime", json!([100])).await;
     chain.ok("dev_reorg", json!([2])).await;
-    chain
-        .send(&sign(&wallet, tx(1).to(emitter).data(word(1))))
-        .await;
+    chain.send(&sign(&wallet, tx(1).to(emitter).data(word(1)))).await;
     let before = fs::metadata(journal(dir)).unwrap().len();
-    chain
-        .send(&sign(&wallet, tx(2).to(emitter).data(word(2))))
-        .await;
+    chain.send(&sign(&wallet, tx(2).to(emitter).data(word(2)))).await;
     let head = chain.head().await;
     chain.stop().await;
     (head, before)
@@ -55,13 +47,8 @@ async fn a_restart_gives_the_same_head_and_goes_on_from_there() {
     let chain = start(dir.path()).await;
     assert_eq!(chain.head().await, head);
     let wallet = common::wallet(1);
-    let again = chain
-        .receipt(chain.send(&sign(&wallet, tx(3).to(wallet.address()))).await)
-        .await;
-    assert_eq!(
-        again["status"], "0x1",
-        "nonces and balances are as they were"
-    );
+    let again = chain.receipt(chain.send(&sign(&wallet, tx(3).to(wallet.address()))).await).await;
+    assert_eq!(again["status"], "0x1", "nonces and balances are as they were");
     chain.stop().await;
 }
 
@@ -87,16 +74,8 @@ async fn a_write_cut_short_at_any_byte_loses_only_that_unacknowledged_record() {
     let parent = head["parentHash"].clone();
     for cut in (before + 1..whole.len() as u64).step_by(7) {
         fs::write(journal(&dir), &whole[..cut as usize]).unwrap();
-        assert_eq!(
-            head_after_restart(&dir).await["hash"],
-            parent,
-            "cut at {cut}"
-        );
-        assert_eq!(
-            fs::metadata(journal(&dir)).unwrap().len(),
-            before,
-            "the torn tail is gone from the file"
-        );
+        assert_eq!(head_after_restart(&dir).await["hash"], parent, "cut at {cut}");
+        assert_eq!(fs::metadata(journal(&dir)).unwrap().len(), before, "the torn tail is gone from the file");
     }
     fs::write(journal(&dir), &whole).unwrap();
     assert_eq!(head_after_restart(&dir).await, head);
@@ -109,11 +88,7 @@ async fn a_first_start_that_was_killed_at_any_byte_begins_again() {
     let whole = fs::read(journal(&dir)).unwrap();
     for cut in 0..whole.len() {
         fs::write(journal(&dir), &whole[..cut]).unwrap();
-        assert_eq!(
-            head_after_restart(&dir).await["number"],
-            "0x0",
-            "cut at {cut}"
-        );
+        assert_eq!(head_after_restart(&dir).await["number"], "0x0", "cut at {cut}");
     }
 }
 
@@ -122,35 +97,17 @@ async fn damage_to_an_acknowledged_record_stops_the_start_and_names_file_place_a
     let dir = tempfile::tempdir().unwrap();
     let (head, before) = lived(&dir).await;
     let whole = fs::read(journal(&dir)).unwrap();
-    for at in [
-        16,
-        20,
-        40,
-        before as usize,
-        before as usize + 60,
-        whole.len() - 1,
-    ] {
+    for at in [16, 20, 40, before as usize, before as usize + 60, whole.len() - 1] {
         let mut damaged = whole.clone();
         damaged[at] ^= 1;
         fs::write(journal(&dir), damaged).unwrap();
-        let Err(error) = try_start(dir.path()).await else {
-            panic!("byte {at} was flipped and nobody saw")
-        };
-        assert!(
-            matches!(error, Error::Journal(JournalError::Corrupt { .. })),
-            "{error}"
-        );
+        let Err(error) = try_start(dir.path()).await else { panic!("byte {at} was flipped and nobody saw") };
+        assert!(matches!(error, Error::Journal(JournalError::Corrupt { .. })), "{error}");
         let said = error.to_string();
-        assert!(
-            said.contains("devchain.journal is corrupt") && said.contains("truncate -s"),
-            "{said}"
-        );
+        assert!(said.contains("devchain.journal is corrupt") && said.contains("truncate -s"), "{said}");
     }
     // The remedy that the error names, taken at its word.
-    let status = std::process::Command::new("truncate")
-        .args(["-s", &before.to_string()])
-        .arg(journal(&dir))
-        .status();
+    let status = std::process::Command::new("truncate").args(["-s", &before.to_string()]).arg(journal(&dir)).status();
     assert!(status.unwrap().success());
     assert_eq!(head_after_restart(&dir).await["hash"], head["parentHash"]);
 }
@@ -159,45 +116,25 @@ async fn damage_to_an_acknowledged_record_stops_the_start_and_names_file_place_a
 async fn a_file_that_is_no_journal_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(journal(&dir), "my precious notes").unwrap();
-    let Err(error) = try_start(dir.path()).await else {
-        panic!("it started")
-    };
-    assert!(
-        matches!(error, Error::Journal(JournalError::NotAJournal { .. })),
-        "{error}"
-    );
-    assert_eq!(
-        fs::read_to_string(journal(&dir)).unwrap(),
-        "my precious notes"
-    );
+    let Err(error) = try_start(dir.path()).await else { panic!("it started") };
+    assert!(matches!(error, Error::Journal(JournalError::NotAJournal { .. })), "{error}");
+    assert_eq!(fs::read_to_string(journal(&dir)).unwrap(), "my precious notes");
 }
 
 #[tokio::test]
 async fn the_journal_of_another_chain_id_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     start(dir.path()).await.stop().await;
-    let Err(error) = try_start_chain(dir.path(), 7).await else {
-        panic!("it started")
-    };
-    assert!(
-        error
-            .to_string()
-            .contains("holds chain id 31337, but chain id 7 was asked for"),
-        "{error}"
-    );
+    let Err(error) = try_start_chain(dir.path(), 7).await else { panic!("it started") };
+    assert!(error.to_string().contains("holds chain id 31337, but chain id 7 was asked for"), "{error}");
 }
 
 #[tokio::test]
 async fn two_chains_cannot_share_a_directory_and_the_first_is_unharmed() {
     let dir = tempfile::tempdir().unwrap();
     let first = start(dir.path()).await;
-    let Err(error) = try_start(dir.path()).await else {
-        panic!("it started")
-    };
-    assert!(
-        matches!(error, Error::Journal(JournalError::InUse { .. })),
-        "{error}"
-    );
+    let Err(error) = try_start(dir.path()).await else { panic!("it started") };
+    assert!(matches!(error, Error::Journal(JournalError::InUse { .. })), "{error}");
     first.ok("evm_mine", json!([])).await;
     first.stop().await;
     assert_eq!(head_after_restart(&dir).await["number"], "0x1");
@@ -208,28 +145,15 @@ async fn a_busy_port_and_an_unusable_directory_name_themselves_and_the_way_out()
     let dir = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap();
-    let config = selion_devchain::Config {
-        listen,
-        data_dir: dir.path().to_owned(),
-        chain_id: 31_337,
-    };
-    let ended =
-        selion_devchain::serve(config, Default::default(), |_| panic!("it is not ready")).await;
+    let config = selion_devchain::Config { listen, data_dir: dir.path().to_owned(), chain_id: 31_337 };
+    let ended = selion_devchain::serve(config, Default::default(), |_| panic!("it is not ready")).await;
     let said = ended.unwrap_err().to_string();
-    assert!(
-        said.contains(&listen.to_string()) && said.contains("choose another"),
-        "{said}"
-    );
+    assert!(said.contains(&listen.to_string()) && said.contains("choose another"), "{said}");
 
     // A file where the directory should be fails for every user, root too.
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
-    let Err(error) = try_start(&file).await else {
-        panic!("it started")
-    };
-    assert!(
-        matches!(error, Error::Journal(JournalError::Directory { .. })),
-        "{error}"
-    );
+    let Err(error) = try_start(&file).await else { panic!("it started") };
+    assert!(matches!(error, Error::Journal(JournalError::Directory { .. })), "{error}");
     assert!(error.to_string().contains("choose another"), "{error}");
 }

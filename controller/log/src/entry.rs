@@ -50,11 +50,7 @@ impl Entry {
     /// [`BadEntry`] unless the bytes are exactly the canonical encoding of one entry.
     pub fn read(bytes: &[u8]) -> Result<Self, BadEntry> {
         let entry: Self = borsh::from_slice(bytes).map_err(|_| BadEntry::Malformed)?;
-        if entry.bytes() == bytes {
-            Ok(entry)
-        } else {
-            Err(BadEntry::NotCanonical)
-        }
+        if entry.bytes() == bytes { Ok(entry) } else { Err(BadEntry::NotCanonical) }
     }
 
     /// Hash of its leaf.

@@ -106,44 +106,17 @@ pub(crate) mod tests {
     /// The test vectors of the Certificate Transparency reference implementation (eight inputs, roots by size).
     #[test]
     fn roots_equal_the_published_vectors() {
-        let inputs: [&str; 8] = [
-            "",
-            "00",
-            "10",
-            "2021",
-            "3031",
-            "40414243",
-            "5051525354555657",
-            "606162636465666768696a6b6c6d6e6f",
-        ];
+        let inputs: [&str; 8] =
+            ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"];
         let roots = [
-            (
-                1,
-                "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d",
-            ),
-            (
-                2,
-                "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125",
-            ),
-            (
-                3,
-                "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77",
-            ),
-            (
-                8,
-                "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
-            ),
+            (1, "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"),
+            (2, "fac54203e7cc696cf0dfcb42c92a1d9dbaf70ad9e621f4bd8d98662f00e3c125"),
+            (3, "aeb6bcfe274b70a14fb067a5e5578264db0fa9b51af5e0ba159158f329e06e77"),
+            (8, "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328"),
         ];
-        let leaves: Vec<Hash32> = inputs
-            .iter()
-            .map(|text| leaf_hash(&hex::decode(text).unwrap()))
-            .collect();
+        let leaves: Vec<Hash32> = inputs.iter().map(|text| leaf_hash(&hex::decode(text).unwrap())).collect();
         for (size, expected) in roots {
-            assert_eq!(
-                hex::encode(root(&leaves[..size]).0),
-                expected,
-                "{size} leaves"
-            );
+            assert_eq!(hex::encode(root(&leaves[..size]).0), expected, "{size} leaves");
         }
     }
 }

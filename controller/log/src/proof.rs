@@ -29,13 +29,7 @@ pub fn inclusion(leaves: &[Hash32], index: usize) -> Vec<Hash32> {
 
 /// Whether `path` shows `leaf` at `index` of the tree of `size` leaves with this root.
 #[must_use]
-pub fn verify_inclusion(
-    leaf: &Hash32,
-    index: u64,
-    size: u64,
-    path: &[Hash32],
-    expected: &Hash32,
-) -> bool {
+pub fn verify_inclusion(leaf: &Hash32, index: u64, size: u64, path: &[Hash32], expected: &Hash32) -> bool {
     if index >= size {
         return false;
     }
@@ -65,11 +59,7 @@ pub fn verify_inclusion(
 pub fn consistency(leaves: &[Hash32], old: usize) -> Vec<Hash32> {
     fn path(leaves: &[Hash32], old: usize, known: bool) -> Vec<Hash32> {
         if old == leaves.len() {
-            return if known {
-                Vec::new()
-            } else {
-                Vec::from([root(leaves)])
-            };
+            return if known { Vec::new() } else { Vec::from([root(leaves)]) };
         }
         let (left, right) = leaves.split_at(split(leaves.len()));
         let (mut below, sibling) = if old <= left.len() {
@@ -80,22 +70,12 @@ pub fn consistency(leaves: &[Hash32], old: usize) -> Vec<Hash32> {
         below.push(sibling);
         below
     }
-    if old == 0 || old >= leaves.len() {
-        Vec::new()
-    } else {
-        path(leaves, old, true)
-    }
+    if old == 0 || old >= leaves.len() { Vec::new() } else { path(leaves, old, true) }
 }
 
 /// Whether `path` shows that the tree (`old`, `old_root`) is the beginning of the tree (`new`, `new_root`).
 #[must_use]
-pub fn verify_consistency(
-    old: u64,
-    old_root: &Hash32,
-    new: u64,
-    new_root: &Hash32,
-    path: &[Hash32],
-) -> bool {
+pub fn verify_consistency(old: u64, old_root: &Hash32, new: u64, new_root: &Hash32, path: &[Hash32]) -> bool {
     if old == new {
         return path.is_empty() && old_root == new_root;
     }
@@ -103,11 +83,7 @@ pub fn verify_consistency(
         return old == 0 && path.is_empty();
     }
     let mut path = path.iter();
-    let first = if old.is_power_of_two() {
-        Some(old_root)
-    } else {
-        path.next()
-    };
+    let first = if old.is_power_of_two() { Some(old_root) } else { path.next() };
     let Some(first) = first else { return false };
     let (mut at, mut last) = (old - 1, new - 1);
     while at & 1 == 1 {
@@ -150,13 +126,7 @@ mod tests {
                 let (at, of) = (index as u64, u64::from(size));
                 assert!(verify_inclusion(leaf, at, of, &path, &expected));
                 assert!(!verify_inclusion(leaf, at + 1, of, &path, &expected));
-                assert!(!verify_inclusion(
-                    &Hash32([9; 32]),
-                    at,
-                    of,
-                    &path,
-                    &expected
-                ));
+                assert!(!verify_inclusion(&Hash32([9; 32]), at, of, &path, &expected));
             }
         }
     }
@@ -170,14 +140,8 @@ mod tests {
                 let old_root = root(&all[..usize::from(old)]);
                 let path = consistency(&all, usize::from(old));
                 let (from, to) = (u64::from(old), u64::from(new));
-                assert!(
-                    verify_consistency(from, &old_root, to, &new_root, &path),
-                    "{old} of {new}"
-                );
-                assert!(
-                    !verify_consistency(from, &Hash32([9; 32]), to, &new_root, &path),
-                    "{old} of {new}"
-                );
+                assert!(verify_consistency(from, &old_root, to, &new_root, &path), "{old} of {new}");
+                assert!(!verify_consistency(from, &Hash32([9; 32]), to, &new_root, &path), "{old} of {new}");
             }
         }
     }

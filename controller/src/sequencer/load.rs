@@ -104,9 +104,7 @@ async fn snapshot(store: &Store) -> Result<Option<Loaded>, StoreError> {
     let signed = head::at(&store.readers, size).await?;
     match (state, tree, signed) {
         (Ok(state), Ok(tree), Some(signed))
-            if sha256_of(&state) == signed.head.digest
-                && tree.root() == signed.head.root
-                && state.next_seq == size =>
+            if sha256_of(&state) == signed.head.digest && tree.root() == signed.head.root && state.next_seq == size =>
         {
             Ok(Some(Loaded { state, tree }))
         }

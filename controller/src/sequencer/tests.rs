@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
-use selion_market::{Input, Policy, Pocket};
+use selion_market::{Input, Pocket, Policy};
 use sqlx::Row;
 use tokio_util::sync::CancellationToken;
 

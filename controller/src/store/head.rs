@@ -26,8 +26,5 @@ pub async fn at(db: &SqlitePool, size: u64) -> sqlx::Result<Option<SignedHead>> 
 }
 
 fn one(row: Option<sqlx::sqlite::SqliteRow>) -> sqlx::Result<Option<SignedHead>> {
-    row.map(|row| {
-        borsh::from_slice(&row.get::<Vec<u8>, _>("bytes")).map_err(undecodable)
-    })
-    .transpose()
+    row.map(|row| borsh::from_slice(&row.get::<Vec<u8>, _>("bytes")).map_err(undecodable)).transpose()
 }

@@ -72,17 +72,10 @@ impl Store {
             let remedy = remedy(&source);
             StoreError::Open { path: path.display().to_string(), source, remedy }
         };
-        let writer = SqlitePoolOptions::new()
-            .max_connections(1)
-            .connect_with(options.clone())
-            .await
-            .map_err(opened)?;
+        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(opened)?;
         sqlx::migrate!("./migrations").run(&writer).await.map_err(|error| opened(error.into()))?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(4)
-            .connect_with(options.read_only(true))
-            .await
-            .map_err(opened)?;
+        let readers =
+            SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(opened)?;
         Ok(Self { readers, writer })
     }
 

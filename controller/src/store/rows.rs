@@ -265,10 +265,7 @@ pub async fn lease_events(db: &SqlitePool, id: LeaseId, after: Option<u64>) -> s
 
 /// The lease as it was first answered to the request of this `idem`.
 pub async fn first_answer(db: &SqlitePool, idem: Hash32) -> sqlx::Result<Option<rest::Lease>> {
-    let row = sqlx::query("select body from first_answer where idem = $1")
-        .bind(&idem.0[..])
-        .fetch_optional(db)
-        .await?;
+    let row = sqlx::query("select body from first_answer where idem = $1").bind(&idem.0[..]).fetch_optional(db).await?;
     row.as_ref().map(read).transpose()
 }
 

@@ -29,20 +29,12 @@ pub struct Part {
 /// The leaf that holds `chunk`.
 pub fn leaf(chunk: &[u8]) -> Part {
     let size = chunk.len() as u64;
-    Part {
-        cid: Cid::new_v1(RAW, Code::Sha2_256.digest(chunk)),
-        size,
-        tsize: size,
-    }
+    Part { cid: Cid::new_v1(RAW, Code::Sha2_256.digest(chunk)), size, tsize: size }
 }
 
 /// The CID of a file with these bytes.
 pub fn cid_of(bytes: &[u8]) -> Cid {
-    let leaves = if bytes.is_empty() {
-        vec![leaf(bytes)]
-    } else {
-        bytes.chunks(CHUNK).map(leaf).collect()
-    };
+    let leaves = if bytes.is_empty() { vec![leaf(bytes)] } else { bytes.chunks(CHUNK).map(leaf).collect() };
     let root: Result<Part, std::convert::Infallible> = layout(leaves, &mut |_| Ok(()));
     match root {
         Ok(root) => root.cid,
@@ -56,10 +48,7 @@ pub fn cid_of(bytes: &[u8]) -> Cid {
 /// # Errors
 ///
 /// Whatever `emit` fails with.
-pub fn layout<E>(
-    leaves: Vec<Part>,
-    emit: &mut impl FnMut(Block) -> Result<(), E>,
-) -> Result<Part, E> {
+pub fn layout<E>(leaves: Vec<Part>, emit: &mut impl FnMut(Block) -> Result<(), E>) -> Result<Part, E> {
     let mut level = leaves;
     while level.len() > 1 {
         level = level
@@ -75,10 +64,7 @@ pub fn layout<E>(
 
 /// The interior node over `children`, and the part it makes.
 pub fn file_node(children: &[Part]) -> (Block, Part) {
-    let links = children
-        .iter()
-        .map(|part| link(part.cid, String::new(), part.tsize))
-        .collect();
+    let links = children.iter().map(|part| link(part.cid, String::new(), part.tsize)).collect();
     let block = encode(links, unixfs::file(children.iter().map(|part| part.size)));
     let part = Part {
         cid: block.cid,
@@ -97,20 +83,11 @@ pub fn folder_node(entries: Vec<Entry>) -> Result<(Block, u64), DagError> {
     for entry in &entries {
         check_name(&entry.name)?;
     }
-    let (count, below) = (
-        entries.len(),
-        entries.iter().map(|entry| entry.tsize).sum::<u64>(),
-    );
-    let links = entries
-        .into_iter()
-        .map(|entry| link(entry.cid, entry.name, entry.tsize))
-        .collect();
+    let (count, below) = (entries.len(), entries.iter().map(|entry| entry.tsize).sum::<u64>());
+    let links = entries.into_iter().map(|entry| link(entry.cid, entry.name, entry.tsize)).collect();
     let block = encode(links, unixfs::folder());
     if block.bytes.len() > MAX_BLOCK {
-        return Err(DagError::FolderTooLarge {
-            entries: count,
-            bytes: block.bytes.len(),
-        });
+        return Err(DagError::FolderTooLarge { entries: count, bytes: block.bytes.len() });
     }
     let tsize = block.bytes.len() as u64 + below;
     Ok((block, tsize))
@@ -118,22 +95,11 @@ pub fn folder_node(entries: Vec<Entry>) -> Result<(Block, u64), DagError> {
 
 /// A name is written even where it is empty: that is what the reference tools do, and so part of the CID.
 fn link(cid: Cid, name: String, tsize: u64) -> PbLink {
-    PbLink {
-        cid,
-        name: Some(name),
-        size: Some(tsize),
-    }
+    PbLink { cid, name: Some(name), size: Some(tsize) }
 }
 
 /// Links are sorted by the bytes of their names, keeping the order of equal ones (the parts of a file).
 fn encode(links: Vec<PbLink>, data: Vec<u8>) -> Block {
-    let bytes = PbNode {
-        links,
-        data: Some(data.into()),
-    }
-    .into_bytes();
-    Block {
-        cid: Cid::new_v1(DAG_PB, Code::Sha2_256.digest(&bytes)),
-        bytes,
-    }
+    let bytes = PbNode { links, data: Some(data.into()) }.into_bytes();
+    Block { cid: Cid::new_v1(DAG_PB, Code::Sha2_256.digest(&bytes)), bytes }
 }

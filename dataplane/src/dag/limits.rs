@@ -17,11 +17,6 @@ pub struct Limits {
 impl Default for Limits {
     /// 1 TiB, a million entries, eight million pieces, 64 levels.
     fn default() -> Self {
-        Self {
-            bytes: 1 << 40,
-            entries: 1_000_000,
-            pieces: 8_000_000,
-            depth: 64,
-        }
+        Self { bytes: 1 << 40, entries: 1_000_000, pieces: 8_000_000, depth: 64 }
     }
 }

@@ -55,18 +55,11 @@ const SHA2_256_BYTES: u8 = 32;
 pub fn check_cid(cid: &Cid) -> Result<(), DagError> {
     let hash = cid.hash();
     if hash.code() != SHA2_256 || hash.size() != SHA2_256_BYTES {
-        return Err(DagError::UnsupportedHash {
-            cid: (*cid).into(),
-            code: hash.code(),
-            bytes: hash.size(),
-        });
+        return Err(DagError::UnsupportedHash { cid: (*cid).into(), code: hash.code(), bytes: hash.size() });
     }
     match cid.codec() {
         RAW | DAG_PB => Ok(()),
-        codec => Err(DagError::UnsupportedCodec {
-            cid: (*cid).into(),
-            codec,
-        }),
+        codec => Err(DagError::UnsupportedCodec { cid: (*cid).into(), codec }),
     }
 }
 
@@ -78,17 +71,11 @@ pub fn check_cid(cid: &Cid) -> Result<(), DagError> {
 pub fn verify(cid: &Cid, bytes: &[u8]) -> Result<(), DagError> {
     check_cid(cid)?;
     if bytes.len() > MAX_BLOCK {
-        return Err(DagError::BlockTooLarge {
-            cid: (*cid).into(),
-            bytes: bytes.len(),
-        });
+        return Err(DagError::BlockTooLarge { cid: (*cid).into(), bytes: bytes.len() });
     }
     let found = Code::Sha2_256.digest(bytes);
     if found == *cid.hash() {
         return Ok(());
     }
-    Err(DagError::HashMismatch {
-        cid: (*cid).into(),
-        found: Cid::new_v1(cid.codec(), found).into(),
-    })
+    Err(DagError::HashMismatch { cid: (*cid).into(), found: Cid::new_v1(cid.codec(), found).into() })
 }

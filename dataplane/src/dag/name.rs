@@ -24,8 +24,5 @@ pub fn check_name(name: &str) -> Result<(), DagError> {
     } else {
         return Ok(());
     };
-    Err(DagError::BadName {
-        name: name.to_owned(),
-        why,
-    })
+    Err(DagError::BadName { name: name.to_owned(), why })
 }

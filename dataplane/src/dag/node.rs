@@ -59,37 +59,23 @@ impl Node {
 pub fn decode(cid: &Cid, bytes: Bytes) -> Result<Node, DagError> {
     check_cid(cid)?;
     if bytes.len() > MAX_BLOCK {
-        return Err(DagError::BlockTooLarge {
-            cid: (*cid).into(),
-            bytes: bytes.len(),
-        });
+        return Err(DagError::BlockTooLarge { cid: (*cid).into(), bytes: bytes.len() });
     }
     if cid.codec() == RAW {
         return Ok(Node::Leaf(bytes));
     }
     debug_assert_eq!(cid.codec(), DAG_PB, "check_cid lets nothing else pass");
-    let malformed = |why: String| DagError::Malformed {
-        cid: (*cid).into(),
-        why,
-    };
+    let malformed = |why: String| DagError::Malformed { cid: (*cid).into(), why };
     let node = PbNode::from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
     if node.links.len() > MAX_LINKS {
-        return Err(DagError::TooManyLinks {
-            cid: (*cid).into(),
-            links: node.links.len(),
-        });
+        return Err(DagError::TooManyLinks { cid: (*cid).into(), links: node.links.len() });
     }
-    let data = node
-        .data
-        .ok_or_else(|| malformed("it has no UnixFS message".to_owned()))?;
+    let data = node.data.ok_or_else(|| malformed("it has no UnixFS message".to_owned()))?;
     let meta = unixfs::read(&data).map_err(|why| malformed(why.to_owned()))?;
     match meta.kind {
         unixfs::KIND_FOLDER => folder(cid, node.links),
         unixfs::KIND_RAW | unixfs::KIND_FILE => file(cid, node.links, meta),
-        kind => Err(DagError::UnsupportedKind {
-            cid: (*cid).into(),
-            kind: kind_name(kind),
-        }),
+        kind => Err(DagError::UnsupportedKind { cid: (*cid).into(), kind: kind_name(kind) }),
     }
 }
 
@@ -101,33 +87,21 @@ fn folder(cid: &Cid, links: Vec<PbLink>) -> Result<Node, DagError> {
         check_name(&name)?;
         check_cid(&link.cid)?;
         if !names.insert(name.clone()) {
-            return Err(DagError::DuplicateName {
-                cid: (*cid).into(),
-                name,
-            });
+            return Err(DagError::DuplicateName { cid: (*cid).into(), name });
         }
-        entries.push(Entry {
-            name,
-            cid: link.cid,
-            tsize: link.size.unwrap_or(0),
-        });
+        entries.push(Entry { name, cid: link.cid, tsize: link.size.unwrap_or(0) });
     }
     Ok(Node::Folder(entries))
 }
 
 fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Node, DagError> {
-    let malformed = |why: &str| DagError::Malformed {
-        cid: (*cid).into(),
-        why: why.to_owned(),
-    };
+    let malformed = |why: &str| DagError::Malformed { cid: (*cid).into(), why: why.to_owned() };
     let data = meta.data.unwrap_or_default();
     if links.is_empty() {
         return match meta.size {
-            Some(size) if size != data.len() as u64 => Err(DagError::WrongSize {
-                cid: (*cid).into(),
-                declared: size,
-                found: data.len() as u64,
-            }),
+            Some(size) if size != data.len() as u64 => {
+                Err(DagError::WrongSize { cid: (*cid).into(), declared: size, found: data.len() as u64 })
+            }
             _ => Ok(Node::Leaf(data)),
         };
     }
@@ -141,19 +115,11 @@ fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Node, DagEr
     if meta.sizes.contains(&0) {
         return Err(malformed("a piece of the file is declared empty"));
     }
-    let total = meta
-        .sizes
-        .iter()
-        .try_fold(0u64, |sum, size| sum.checked_add(*size));
+    let total = meta.sizes.iter().try_fold(0u64, |sum, size| sum.checked_add(*size));
     if total.is_none() || total != meta.size {
-        return Err(malformed(
-            "the sizes of the pieces do not add up to the size of the file",
-        ));
+        return Err(malformed("the sizes of the pieces do not add up to the size of the file"));
     }
-    let parts = links.iter().zip(meta.sizes).map(|(link, size)| FilePart {
-        cid: link.cid,
-        size,
-    });
+    let parts = links.iter().zip(meta.sizes).map(|(link, size)| FilePart { cid: link.cid, size });
     let parts: Vec<FilePart> = parts.collect();
     parts.iter().try_for_each(|part| check_cid(&part.cid))?;
     Ok(Node::File(parts))

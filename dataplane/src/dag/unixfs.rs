@@ -50,10 +50,7 @@ pub(super) fn read(bytes: &Bytes) -> Result<Meta, &'static str> {
             (4, VARINT) => meta.sizes.push(rest.varint()?),
             (4, LENGTH) => {
                 let packed = rest.slice()?;
-                let mut packed = Reader {
-                    bytes: &packed,
-                    at: 0,
-                };
+                let mut packed = Reader { bytes: &packed, at: 0 };
                 while packed.at < packed.bytes.len() {
                     meta.sizes.push(packed.varint()?);
                 }
@@ -87,10 +84,7 @@ impl Reader<'_> {
     fn varint(&mut self) -> Result<u64, &'static str> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let byte = *self
-                .bytes
-                .get(self.at)
-                .ok_or("the UnixFS message is cut short")?;
+            let byte = *self.bytes.get(self.at).ok_or("the UnixFS message is cut short")?;
             self.at += 1;
             if shift == 63 && byte > 1 {
                 return Err("a number in the UnixFS message is over 64 bits");
@@ -104,18 +98,14 @@ impl Reader<'_> {
     }
 
     fn slice(&mut self) -> Result<Bytes, &'static str> {
-        let length = usize::try_from(self.varint()?)
-            .map_err(|_| "a field of the UnixFS message is too long")?;
+        let length = usize::try_from(self.varint()?).map_err(|_| "a field of the UnixFS message is too long")?;
         let start = self.at;
         self.skip(length)?;
         Ok(self.bytes.slice(start..self.at))
     }
 
     fn skip(&mut self, length: usize) -> Result<(), &'static str> {
-        let end = self
-            .at
-            .checked_add(length)
-            .filter(|end| *end <= self.bytes.len());
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
         self.at = end.ok_or("a field of the UnixFS message runs past its end")?;
         Ok(())
     }
@@ -129,10 +119,7 @@ mod tests {
     fn a_file_message_reads_back_as_it_was_written() {
         let bytes = Bytes::from(file([1u64, 300, 1 << 40].into_iter()));
         let meta = read(&bytes).unwrap();
-        assert_eq!(
-            (meta.kind, meta.size),
-            (KIND_FILE, Some(1 + 300 + (1 << 40)))
-        );
+        assert_eq!((meta.kind, meta.size), (KIND_FILE, Some(1 + 300 + (1 << 40))));
         assert_eq!(meta.sizes, [1, 300, 1 << 40]);
     }
 
@@ -146,10 +133,8 @@ mod tests {
     fn a_field_that_runs_past_the_end_is_refused() {
         assert!(read(&Bytes::from_static(&[0x08, 2, 0x12, 5, 1])).is_err());
         assert!(
-            read(&Bytes::from_static(&[
-                0x08, 2, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1
-            ]))
-            .is_err()
+            read(&Bytes::from_static(&[0x08, 2, 0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]))
+                .is_err()
         );
         assert!(read(&Bytes::from_static(&[0x08, 0x80])).is_err());
         assert!(read(&Bytes::from_static(&[0x18, 1])).is_err());

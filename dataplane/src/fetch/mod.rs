@@ -104,24 +104,14 @@ impl From<StoreError> for FetchError {
 /// # Errors
 ///
 /// See [`FetchError`].
-pub async fn fetch(
-    store: &Store,
-    root: &Cid,
-    sources: Vec<Arc<dyn Source>>,
-) -> Result<Fetched, FetchError> {
+pub async fn fetch(store: &Store, root: &Cid, sources: Vec<Arc<dyn Source>>) -> Result<Fetched, FetchError> {
     Fetcher::new(store.clone(), sources).fetch(root).await
 }
 
 impl Fetcher {
     /// Fetches into `store`, asking `sources` in turn, so that a load is spread over them.
     pub fn new(store: Store, sources: Vec<Arc<dyn Source>>) -> Self {
-        Self {
-            store,
-            sources,
-            limits: Limits::default(),
-            parallel: PARALLEL,
-            on_progress: None,
-        }
+        Self { store, sources, limits: Limits::default(), parallel: PARALLEL, on_progress: None }
     }
 
     /// Refuses a DAG over `limits`. Counts each block once; an export counts by path.
@@ -169,11 +159,7 @@ impl Fetcher {
         }
         let store = self.store.clone();
         blocking(move || store.sync()).await?;
-        Ok(Fetched {
-            blocks: run.progress.blocks,
-            banned: turns.banned(),
-            ..run.fetched
-        })
+        Ok(Fetched { blocks: run.progress.blocks, banned: turns.banned(), ..run.fetched })
     }
 
     /// One block: from the store if it is there and good, else from a source.
@@ -181,22 +167,14 @@ impl Fetcher {
         let (store, cid) = (self.store.clone(), want.cid);
         match blocking(move || store.get(&cid)).await {
             Ok(bytes) => {
-                return Ok(Got {
-                    want,
-                    node: dag::decode(&cid, bytes)?,
-                    fetched: None,
-                });
+                return Ok(Got { want, node: dag::decode(&cid, bytes)?, fetched: None });
             }
             Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let bytes = self.ask(turns, cid).await?;
         let fetched = Some(bytes.len() as u64);
-        Ok(Got {
-            want,
-            node: dag::decode(&cid, bytes)?,
-            fetched,
-        })
+        Ok(Got { want, node: dag::decode(&cid, bytes)?, fetched })
     }
 
     /// Asks source after source until one sends the block, and keeps it.
@@ -218,14 +196,7 @@ impl Fetcher {
                     Err(error) => tried.push((source.name(), error)),
                     Ok(bytes) => match self.keep(cid, bytes).await? {
                         Ok(good) => return Ok(good),
-                        Err(found) => turns.ban(
-                            index,
-                            BadBlock {
-                                cid,
-                                found,
-                                source: source.name(),
-                            },
-                        ),
+                        Err(found) => turns.ban(index, BadBlock { cid, found, source: source.name() }),
                     },
                 }
             }
@@ -233,11 +204,7 @@ impl Fetcher {
                 break;
             }
         }
-        Err(FetchError::NoSource {
-            cid: cid.into(),
-            tried,
-            banned: turns.banned(),
-        })
+        Err(FetchError::NoSource { cid: cid.into(), tried, banned: turns.banned() })
     }
 
     /// Verifies and writes; the inner error is what the bytes hash to instead.

@@ -38,11 +38,7 @@ impl<'a> Run<'a> {
         Self {
             root,
             limits,
-            todo: vec![Want {
-                cid: root,
-                piece: None,
-                depth: 1,
-            }],
+            todo: vec![Want { cid: root, piece: None, depth: 1 }],
             seen: HashSet::new(),
             progress: Progress::default(),
             fetched: Fetched::default(),
@@ -54,20 +50,13 @@ impl<'a> Run<'a> {
             if self.seen.insert((want.cid, want.piece)) {
                 return Some(want);
             }
-            self.progress.done_bytes = self
-                .progress
-                .done_bytes
-                .saturating_add(want.piece.unwrap_or(0));
+            self.progress.done_bytes = self.progress.done_bytes.saturating_add(want.piece.unwrap_or(0));
         }
         None
     }
 
     pub fn take(&mut self, got: Got) -> Result<(), FetchError> {
-        let Got {
-            want,
-            node,
-            fetched,
-        } = got;
+        let Got { want, node, fetched } = got;
         self.progress.blocks += 1;
         if let Some(bytes) = fetched {
             self.fetched.fetched_blocks += 1;
@@ -77,17 +66,9 @@ impl<'a> Run<'a> {
         match node {
             Node::Leaf(bytes) => self.progress.done_bytes += bytes.len() as u64,
             Node::File(parts) => {
-                self.descend(
-                    want,
-                    parts
-                        .iter()
-                        .map(|FilePart { cid, size }| (*cid, Some(*size)))
-                        .rev(),
-                )?;
+                self.descend(want, parts.iter().map(|FilePart { cid, size }| (*cid, Some(*size))).rev())?;
             }
-            Node::Folder(entries) => {
-                self.descend(want, entries.iter().map(|entry| (entry.cid, None)).rev())?
-            }
+            Node::Folder(entries) => self.descend(want, entries.iter().map(|entry| (entry.cid, None)).rev())?,
         }
         Ok(())
     }
@@ -95,51 +76,31 @@ impl<'a> Run<'a> {
     fn check(&mut self, want: &Want, node: &Node) -> Result<(), DagError> {
         match (want.piece, node.size()) {
             (Some(_), None) => {
-                return Err(DagError::FolderInFile {
-                    cid: want.cid.into(),
-                });
+                return Err(DagError::FolderInFile { cid: want.cid.into() });
             }
             (Some(declared), Some(found)) if declared != found => {
-                return Err(DagError::WrongSize {
-                    cid: want.cid.into(),
-                    declared,
-                    found,
-                });
+                return Err(DagError::WrongSize { cid: want.cid.into(), declared, found });
             }
             (Some(_), Some(_)) => {}
             (None, size) => {
-                self.progress.known_bytes =
-                    self.progress.known_bytes.saturating_add(size.unwrap_or(0));
+                self.progress.known_bytes = self.progress.known_bytes.saturating_add(size.unwrap_or(0));
             }
         }
         if self.progress.known_bytes > self.limits.bytes {
-            return Err(DagError::TooLarge {
-                root: self.root.into(),
-                limit: self.limits.bytes,
-            });
+            return Err(DagError::TooLarge { root: self.root.into(), limit: self.limits.bytes });
         }
         let most = self.limits.pieces.saturating_add(self.limits.entries);
         if self.progress.blocks > most {
-            return Err(DagError::TooManyPieces {
-                root: self.root.into(),
-                limit: most,
-            });
+            return Err(DagError::TooManyPieces { root: self.root.into(), limit: most });
         }
         Ok(())
     }
 
-    fn descend(
-        &mut self,
-        want: Want,
-        children: impl Iterator<Item = (Cid, Option<u64>)>,
-    ) -> Result<(), DagError> {
+    fn descend(&mut self, want: Want, children: impl Iterator<Item = (Cid, Option<u64>)>) -> Result<(), DagError> {
         let depth = want.depth + 1;
         for (cid, piece) in children {
             if depth > self.limits.depth {
-                return Err(DagError::TooDeep {
-                    cid: cid.into(),
-                    limit: self.limits.depth,
-                });
+                return Err(DagError::TooDeep { cid: cid.into(), limit: self.limits.depth });
             }
             self.todo.push(Want { cid, piece, depth });
         }

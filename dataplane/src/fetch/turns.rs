@@ -22,10 +22,7 @@ struct State {
 
 impl Turns {
     pub fn new(sources: usize) -> Self {
-        Self {
-            sources,
-            state: Mutex::default(),
-        }
+        Self { sources, state: Mutex::default() }
     }
 
     /// Every source once, each call beginning with the next one.
@@ -55,9 +52,7 @@ impl Turns {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner())
+        self.state.lock().unwrap_or_else(|poison| poison.into_inner())
     }
 }
 
@@ -73,11 +68,7 @@ impl fmt::Display for Tried<'_> {
             write!(f, "; {name}: {error}")?;
         }
         for bad in self.1 {
-            write!(
-                f,
-                "; {} was caught: for {} it sent {}",
-                bad.source, bad.cid, bad.found
-            )?;
+            write!(f, "; {} was caught: for {} it sent {}", bad.source, bad.cid, bad.found)?;
         }
         Ok(())
     }

@@ -31,17 +31,8 @@ impl Store {
     /// # Errors
     ///
     /// As [`add_path`](Self::add_path).
-    pub fn add_path_within(
-        &self,
-        path: impl AsRef<Path>,
-        limits: &Limits,
-    ) -> Result<Cid, StoreError> {
-        let mut adding = Adding {
-            store: self,
-            limits,
-            bytes: 0,
-            entries: 0,
-        };
+    pub fn add_path_within(&self, path: impl AsRef<Path>, limits: &Limits) -> Result<Cid, StoreError> {
+        let mut adding = Adding { store: self, limits, bytes: 0, entries: 0 };
         let (cid, _) = adding.path(path.as_ref(), 1)?;
         self.sync()?;
         Ok(cid)
@@ -53,11 +44,7 @@ impl Store {
     ///
     /// [`StoreError::Full`]; [`StoreError::Io`].
     pub fn add_bytes(&self, bytes: &[u8]) -> Result<Cid, StoreError> {
-        let chunks: Vec<&[u8]> = if bytes.is_empty() {
-            vec![bytes]
-        } else {
-            bytes.chunks(CHUNK).collect()
-        };
+        let chunks: Vec<&[u8]> = if bytes.is_empty() { vec![bytes] } else { bytes.chunks(CHUNK).collect() };
         let root = self.add_file(chunks.len(), |index, part| {
             let chunk = chunks.get(index).copied().unwrap_or_default();
             part(chunk)
@@ -81,10 +68,7 @@ impl Store {
                 Ok(())
             })
         })?;
-        let leaves = leaves
-            .into_iter()
-            .filter_map(OnceLock::into_inner)
-            .collect();
+        let leaves = leaves.into_iter().filter_map(OnceLock::into_inner).collect();
         dag::layout(leaves, &mut |block| self.write_block(&block))
     }
 
@@ -109,19 +93,9 @@ impl Adding<'_> {
     fn path(&mut self, path: &Path, depth: usize) -> Result<(Cid, u64), StoreError> {
         self.entries += 1;
         self.within(path, self.entries, self.limits.entries, "files and folders")?;
-        self.within(
-            path,
-            depth as u64,
-            self.limits.depth as u64,
-            "levels of folders",
-        )?;
+        self.within(path, depth as u64, self.limits.depth as u64, "levels of folders")?;
         let kind = fs::symlink_metadata(path).at(path)?.file_type();
-        let refuse = |kind| {
-            Err(StoreError::NotAddable {
-                path: path.to_owned(),
-                kind,
-            })
-        };
+        let refuse = |kind| Err(StoreError::NotAddable { path: path.to_owned(), kind });
         if kind.is_file() {
             self.file(path)
         } else if kind.is_dir() {
@@ -141,22 +115,11 @@ impl Adding<'_> {
         let mut names = Vec::new();
         for entry in fs::read_dir(path).at(path)? {
             let entry = entry.at(path)?;
-            let bad = |why: String| StoreError::BadFileName {
-                path: entry.path(),
-                why,
-            };
-            let name = entry
-                .file_name()
-                .into_string()
-                .map_err(|_| bad("it is not UTF-8".to_owned()))?;
+            let bad = |why: String| StoreError::BadFileName { path: entry.path(), why };
+            let name = entry.file_name().into_string().map_err(|_| bad("it is not UTF-8".to_owned()))?;
             dag::check_name(&name).map_err(|error| bad(error.to_string()))?;
             names.push(name);
-            self.within(
-                path,
-                self.entries + names.len() as u64,
-                self.limits.entries,
-                "files and folders",
-            )?;
+            self.within(path, self.entries + names.len() as u64, self.limits.entries, "files and folders")?;
         }
         // The order of reading decides only which error comes first; the node sorts for itself.
         names.sort_unstable();
@@ -173,16 +136,10 @@ impl Adding<'_> {
     fn file(&mut self, path: &Path) -> Result<(Cid, u64), StoreError> {
         // Not following, not blocking: between the look and the open the path may have become a link or a pipe.
         let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags.bits())
-            .open(path)
-            .at(path)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).at(path)?;
         let meta = file.metadata().at(path)?;
         if !meta.is_file() {
-            return Err(StoreError::Changed {
-                path: path.to_owned(),
-            });
+            return Err(StoreError::Changed { path: path.to_owned() });
         }
         let length = meta.len();
         self.bytes = self.bytes.saturating_add(length);
@@ -194,39 +151,24 @@ impl Adding<'_> {
             leaf(&read_chunk(&file, path, offset, want)?)
         })?;
         if file.metadata().at(path)?.len() != length {
-            return Err(StoreError::Changed {
-                path: path.to_owned(),
-            });
+            return Err(StoreError::Changed { path: path.to_owned() });
         }
         Ok((root.cid, root.tsize))
     }
 
-    fn within(
-        &self,
-        path: &Path,
-        have: u64,
-        limit: u64,
-        what: &'static str,
-    ) -> Result<(), StoreError> {
+    fn within(&self, path: &Path, have: u64, limit: u64, what: &'static str) -> Result<(), StoreError> {
         if have <= limit {
             return Ok(());
         }
-        Err(StoreError::OverLimit {
-            path: path.to_owned(),
-            limit,
-            what,
-        })
+        Err(StoreError::OverLimit { path: path.to_owned(), limit, what })
     }
 }
 
 fn read_chunk(file: &File, path: &Path, offset: u64, length: usize) -> Result<Vec<u8>, StoreError> {
     let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, offset)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => StoreError::Changed {
-                path: path.to_owned(),
-            },
-            _ => at(path, error),
-        })?;
+    file.read_exact_at(&mut bytes, offset).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => StoreError::Changed { path: path.to_owned() },
+        _ => at(path, error),
+    })?;
     Ok(bytes)
 }

@@ -72,9 +72,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// An owner of pins that cannot be a folder name.
-    #[error(
-        "pin owner {owner:?} must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', and not start with '.'"
-    )]
+    #[error("pin owner {owner:?} must be 1 to 128 of a-z, A-Z, 0-9, '.', '_', '-', and not start with '.'")]
     BadOwner {
         /// The owner as given.
         owner: String,

@@ -30,12 +30,7 @@ impl Store {
     /// # Errors
     ///
     /// As [`export`](Self::export).
-    pub fn export_within(
-        &self,
-        root: &Cid,
-        dest: impl AsRef<Path>,
-        limits: &Limits,
-    ) -> Result<(), StoreError> {
+    pub fn export_within(&self, root: &Cid, dest: impl AsRef<Path>, limits: &Limits) -> Result<(), StoreError> {
         let dest = dest.as_ref();
         refuse_existing(dest)?;
         let debris = Debris(beside(dest));
@@ -63,13 +58,7 @@ struct Piece {
 }
 
 impl Plan {
-    fn entry(
-        &mut self,
-        walk: &mut Walk<'_>,
-        cid: &Cid,
-        path: &Path,
-        depth: usize,
-    ) -> Result<(), StoreError> {
+    fn entry(&mut self, walk: &mut Walk<'_>, cid: &Cid, path: &Path, depth: usize) -> Result<(), StoreError> {
         walk.enter(cid, depth)?;
         match walk.store.node(cid)? {
             Node::Folder(entries) => {
@@ -86,21 +75,11 @@ impl Plan {
                     Node::File(_) => {
                         let mut offset = 0;
                         walk.leaves(cid, node, depth, &mut |cid, size| {
-                            pieces.push(Piece {
-                                file,
-                                cid: *cid,
-                                offset,
-                                size: Some(size),
-                            });
+                            pieces.push(Piece { file, cid: *cid, offset, size: Some(size) });
                             offset += size;
                         })?;
                     }
-                    _ => pieces.push(Piece {
-                        file,
-                        cid: *cid,
-                        offset: 0,
-                        size: None,
-                    }),
+                    _ => pieces.push(Piece { file, cid: *cid, offset: 0, size: None }),
                 }
             }
         }
@@ -109,19 +88,10 @@ impl Plan {
 
     fn write(&self, store: &Store) -> Result<(), StoreError> {
         // Pieces of one file are neighbours; each run of them is one job, so that few files are open at a time.
-        for run in self
-            .pieces
-            .chunk_by(|a, b| a.file == b.file && b.offset > 0)
-            .collect::<Vec<_>>()
-            .chunks(1024)
-        {
-            let (long, short): (Vec<&[Piece]>, Vec<&[Piece]>) =
-                run.iter().copied().partition(|run| run.len() > 1);
-            parallel::each(short.len(), |index| {
-                self.write_run(store, short[index], false)
-            })?;
-            long.iter()
-                .try_for_each(|run| self.write_run(store, run, true))?;
+        for run in self.pieces.chunk_by(|a, b| a.file == b.file && b.offset > 0).collect::<Vec<_>>().chunks(1024) {
+            let (long, short): (Vec<&[Piece]>, Vec<&[Piece]>) = run.iter().copied().partition(|run| run.len() > 1);
+            parallel::each(short.len(), |index| self.write_run(store, short[index], false))?;
+            long.iter().try_for_each(|run| self.write_run(store, run, true))?;
         }
         Ok(())
     }
@@ -133,39 +103,27 @@ impl Plan {
         let path = &self.files[first.file];
         let file = File::create_new(path).at(path)?;
         let write = |index: usize| write_piece(store, &file, path, &run[index]);
-        if threads {
-            parallel::each(run.len(), write)
-        } else {
-            (0..run.len()).try_for_each(write)
-        }
+        if threads { parallel::each(run.len(), write) } else { (0..run.len()).try_for_each(write) }
     }
 }
 
 fn write_piece(store: &Store, file: &File, path: &Path, piece: &Piece) -> Result<(), StoreError> {
     // The plan saw a leaf here, and a CID does not change its mind.
     let Node::Leaf(bytes) = store.node(&piece.cid)? else {
-        return Err(StoreError::Corrupt {
-            cid: piece.cid.into(),
-            path: path.to_owned(),
-        });
+        return Err(StoreError::Corrupt { cid: piece.cid.into(), path: path.to_owned() });
     };
     let found = bytes.len() as u64;
     match piece.size {
-        Some(declared) if declared != found => Err(DagError::WrongSize {
-            cid: piece.cid.into(),
-            declared,
-            found,
+        Some(declared) if declared != found => {
+            Err(DagError::WrongSize { cid: piece.cid.into(), declared, found }.into())
         }
-        .into()),
         _ => file.write_all_at(&bytes, piece.offset).at(path),
     }
 }
 
 fn refuse_existing(dest: &Path) -> Result<(), StoreError> {
     match fs::symlink_metadata(dest) {
-        Ok(_) => Err(StoreError::Exists {
-            path: dest.to_owned(),
-        }),
+        Ok(_) => Err(StoreError::Exists { path: dest.to_owned() }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error).at(dest),
     }
@@ -175,10 +133,7 @@ fn refuse_existing(dest: &Path) -> Result<(), StoreError> {
 fn beside(dest: &Path) -> PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = dest
-        .file_name()
-        .map(|name| name.to_string_lossy())
-        .unwrap_or_default();
+    let name = dest.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     dest.with_file_name(format!(".{name}.part-{}-{number}", std::process::id()))
 }

@@ -87,9 +87,7 @@ impl Store {
             fs::create_dir_all(folder).at(folder)?;
         }
         clear_debris(&inner.tmp);
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Keeps `bytes` under `cid` if they are what it names; on return they survive a power cut. `false` if they
@@ -113,10 +111,7 @@ impl Store {
         let path = self.path(cid);
         let bytes = match fs::metadata(&path) {
             Ok(meta) if meta.len() > MAX_BLOCK as u64 => {
-                return Err(StoreError::Corrupt {
-                    cid: (*cid).into(),
-                    path,
-                });
+                return Err(StoreError::Corrupt { cid: (*cid).into(), path });
             }
             Ok(_) => fs::read(&path).at(&path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -127,10 +122,7 @@ impl Store {
         match dag::verify(cid, &bytes) {
             Ok(()) => Ok(Bytes::from(bytes)),
             Err(DagError::HashMismatch { .. } | DagError::BlockTooLarge { .. }) => {
-                Err(StoreError::Corrupt {
-                    cid: (*cid).into(),
-                    path,
-                })
+                Err(StoreError::Corrupt { cid: (*cid).into(), path })
             }
             Err(other) => Err(other.into()),
         }
@@ -175,29 +167,15 @@ impl Store {
     pub fn sync(&self) -> Result<(), StoreError> {
         let blocks = &self.inner.blocks;
         let handle = File::open(blocks).at(blocks)?;
-        nix::unistd::syncfs(&handle)
-            .map_err(io::Error::from)
-            .at(blocks)
+        nix::unistd::syncfs(&handle).map_err(io::Error::from).at(blocks)
     }
 
     /// Its folder, for messages.
     pub(crate) fn describe(&self) -> String {
-        format!(
-            "store {}",
-            self.inner
-                .blocks
-                .parent()
-                .unwrap_or(&self.inner.blocks)
-                .display()
-        )
+        format!("store {}", self.inner.blocks.parent().unwrap_or(&self.inner.blocks).display())
     }
 
-    pub(crate) fn write(
-        &self,
-        cid: &Cid,
-        bytes: &[u8],
-        durable: Durable,
-    ) -> Result<bool, StoreError> {
+    pub(crate) fn write(&self, cid: &Cid, bytes: &[u8], durable: Durable) -> Result<bool, StoreError> {
         dag::verify(cid, bytes)?;
         let path = self.path(cid);
         // The bytes are verified, so a file equal to them is the block; any other file there is corrupt.
@@ -205,20 +183,13 @@ impl Store {
             && fs::read(&path).is_ok_and(|there| there == bytes)
         {
             if durable == Durable::Now {
-                File::open(&path)
-                    .and_then(|file| file.sync_all())
-                    .at(&path)?;
+                File::open(&path).and_then(|file| file.sync_all()).at(&path)?;
             }
             return Ok(false);
         }
         let number = self.inner.next_tmp.fetch_add(1, Ordering::Relaxed);
-        let tmp = self
-            .inner
-            .tmp
-            .join(format!("{}-{number}", std::process::id()));
-        let written = write_file(&tmp, bytes, durable)
-            .at(&tmp)
-            .and_then(|()| self.publish(&tmp, &path, durable));
+        let tmp = self.inner.tmp.join(format!("{}-{number}", std::process::id()));
+        let written = write_file(&tmp, bytes, durable).at(&tmp).and_then(|()| self.publish(&tmp, &path, durable));
         if written.is_err() {
             // The first error is the one to report; what stays behind is debris.
             let _ = fs::remove_file(&tmp);
@@ -271,10 +242,7 @@ fn sync_dir(dir: &Path) -> Result<(), StoreError> {
 fn clear_debris(tmp: &Path) {
     let Ok(files) = fs::read_dir(tmp) else { return };
     for file in files.flatten() {
-        let age = file
-            .metadata()
-            .and_then(|meta| meta.modified())
-            .map(|time| time.elapsed().unwrap_or_default());
+        let age = file.metadata().and_then(|meta| meta.modified()).map(|time| time.elapsed().unwrap_or_default());
         if age.is_ok_and(|age| age > DEBRIS_AGE) {
             let _ = fs::remove_file(file.path());
         }

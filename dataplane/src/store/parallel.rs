@@ -9,14 +9,8 @@ const MAX_THREADS: usize = 8;
 
 /// Calls `work` once for each index below `count`, in order of start; stops starting after the first error and
 /// returns it.
-pub(super) fn each<E: Send>(
-    count: usize,
-    work: impl Fn(usize) -> Result<(), E> + Sync,
-) -> Result<(), E> {
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(MAX_THREADS)
-        .min(count);
+pub(super) fn each<E: Send>(count: usize, work: impl Fn(usize) -> Result<(), E> + Sync) -> Result<(), E> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS).min(count);
     if threads <= 1 {
         return (0..count).try_for_each(work);
     }
@@ -39,10 +33,7 @@ pub(super) fn each<E: Send>(
             });
         }
     });
-    match failed
-        .into_inner()
-        .unwrap_or_else(|poison| poison.into_inner())
-    {
+    match failed.into_inner().unwrap_or_else(|poison| poison.into_inner()) {
         Some(error) => Err(error),
         None => Ok(()),
     }

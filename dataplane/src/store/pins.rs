@@ -28,9 +28,7 @@ impl Store {
     pub fn pin(&self, owner: &str, root: &Cid) -> Result<(), StoreError> {
         let folder = self.owner(owner)?;
         if !self.has(root) {
-            return Err(StoreError::Missing {
-                cid: (*root).into(),
-            });
+            return Err(StoreError::Missing { cid: (*root).into() });
         }
         fs::create_dir_all(&folder).at(&folder)?;
         let path = folder.join(root.to_string());
@@ -64,10 +62,7 @@ impl Store {
         for owner in names(&self.inner.pins)? {
             for name in names(&self.inner.pins.join(&owner))? {
                 if let Ok(cid) = name.parse() {
-                    pins.push(Pin {
-                        owner: owner.clone(),
-                        cid,
-                    });
+                    pins.push(Pin { owner: owner.clone(), cid });
                 }
             }
         }
@@ -78,13 +73,9 @@ impl Store {
     fn owner(&self, owner: &str) -> Result<PathBuf, StoreError> {
         let fits = (1..=128).contains(&owner.len())
             && !owner.starts_with('.')
-            && owner
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+            && owner.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
         if !fits {
-            return Err(StoreError::BadOwner {
-                owner: owner.to_owned(),
-            });
+            return Err(StoreError::BadOwner { owner: owner.to_owned() });
         }
         Ok(self.inner.pins.join(owner))
     }

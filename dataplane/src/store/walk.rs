@@ -29,11 +29,7 @@ impl Store {
         let mut blocks = Vec::new();
         let mut seen = HashSet::new();
         walk.collect(root, 1, &mut seen, &mut blocks)?;
-        Ok(Stat {
-            bytes: walk.bytes,
-            entries: walk.entries,
-            blocks: blocks.len() as u64,
-        })
+        Ok(Stat { bytes: walk.bytes, entries: walk.entries, blocks: blocks.len() as u64 })
     }
 
     /// Every block of the DAG under `root` once, children before parents, so that who has the last has all.
@@ -62,24 +58,14 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub fn new(store: &'a Store, root: Cid, limits: &'a Limits) -> Self {
-        Self {
-            store,
-            root,
-            limits,
-            bytes: 0,
-            entries: 0,
-            pieces: 0,
-        }
+        Self { store, root, limits, bytes: 0, entries: 0, pieces: 0 }
     }
 
     /// Counts one file or folder.
     pub fn enter(&mut self, cid: &Cid, depth: usize) -> Result<(), DagError> {
         self.entries += 1;
         if self.entries > self.limits.entries {
-            return Err(DagError::TooManyEntries {
-                root: self.root.into(),
-                limit: self.limits.entries,
-            });
+            return Err(DagError::TooManyEntries { root: self.root.into(), limit: self.limits.entries });
         }
         self.level(cid, depth)
     }
@@ -88,10 +74,7 @@ impl<'a> Walk<'a> {
     pub fn file(&mut self, node: &Node) -> Result<(), DagError> {
         self.bytes = self.bytes.saturating_add(node.size().unwrap_or(0));
         if self.bytes > self.limits.bytes {
-            return Err(DagError::TooLarge {
-                root: self.root.into(),
-                limit: self.limits.bytes,
-            });
+            return Err(DagError::TooLarge { root: self.root.into(), limit: self.limits.bytes });
         }
         Ok(())
     }
@@ -177,12 +160,7 @@ impl<'a> Walk<'a> {
         let node = self.store.node(cid)?;
         match node.size() {
             None => Err(DagError::FolderInFile { cid: (*cid).into() }.into()),
-            Some(found) if found != declared => Err(DagError::WrongSize {
-                cid: (*cid).into(),
-                declared,
-                found,
-            }
-            .into()),
+            Some(found) if found != declared => Err(DagError::WrongSize { cid: (*cid).into(), declared, found }.into()),
             Some(_) => Ok(node),
         }
     }
@@ -190,20 +168,14 @@ impl<'a> Walk<'a> {
     fn count_piece(&mut self) -> Result<(), DagError> {
         self.pieces += 1;
         if self.pieces > self.limits.pieces {
-            return Err(DagError::TooManyPieces {
-                root: self.root.into(),
-                limit: self.limits.pieces,
-            });
+            return Err(DagError::TooManyPieces { root: self.root.into(), limit: self.limits.pieces });
         }
         Ok(())
     }
 
     fn level(&self, cid: &Cid, depth: usize) -> Result<(), DagError> {
         if depth > self.limits.depth {
-            return Err(DagError::TooDeep {
-                cid: (*cid).into(),
-                limit: self.limits.depth,
-            });
+            return Err(DagError::TooDeep { cid: (*cid).into(), limit: self.limits.depth });
         }
         Ok(())
     }

@@ -9,42 +9,16 @@ use crate::support::{pattern, store};
 #[test]
 fn files_have_the_cids_that_other_tools_give_them() {
     let vectors: [(Vec<u8>, &str); 7] = [
-        (
-            b"hello world".to_vec(),
-            "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e",
-        ),
-        (
-            pattern(0),
-            "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku",
-        ),
-        (
-            pattern(1),
-            "bafkreidogqfzz75tpkmjzjke425xqcrmpcib2p5tg44hnbirumdbpl5adu",
-        ),
-        (
-            pattern(CHUNK - 1),
-            "bafkreielkxdkfu2eicjkgfuykayoada6n6dar2xzclejnxxhyn2niqhnce",
-        ),
-        (
-            pattern(CHUNK),
-            "bafkreidddocae7lltzjlkooe5a3tmiwsgazn7logjvqk7bzttsidpzhxne",
-        ),
-        (
-            pattern(CHUNK + 1),
-            "bafybeidjogjfwuhbzwopgd4bn3skcf5m6oz72xshywcndzxgqb623nfclu",
-        ),
-        (
-            pattern(3 * CHUNK + 17),
-            "bafybeiengxwx4jlbvzg6ykpre7r5jxqvalq7yu4qbcj2w3gzacac33gjza",
-        ),
+        (b"hello world".to_vec(), "bafkreifzjut3te2nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e"),
+        (pattern(0), "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"),
+        (pattern(1), "bafkreidogqfzz75tpkmjzjke425xqcrmpcib2p5tg44hnbirumdbpl5adu"),
+        (pattern(CHUNK - 1), "bafkreielkxdkfu2eicjkgfuykayoada6n6dar2xzclejnxxhyn2niqhnce"),
+        (pattern(CHUNK), "bafkreidddocae7lltzjlkooe5a3tmiwsgazn7logjvqk7bzttsidpzhxne"),
+        (pattern(CHUNK + 1), "bafybeidjogjfwuhbzwopgd4bn3skcf5m6oz72xshywcndzxgqb623nfclu"),
+        (pattern(3 * CHUNK + 17), "bafybeiengxwx4jlbvzg6ykpre7r5jxqvalq7yu4qbcj2w3gzacac33gjza"),
     ];
     for (bytes, cid) in &vectors {
-        assert_eq!(
-            dag::cid_of(bytes).to_string(),
-            *cid,
-            "{} bytes",
-            bytes.len()
-        );
+        assert_eq!(dag::cid_of(bytes).to_string(), *cid, "{} bytes", bytes.len());
     }
 }
 
@@ -61,30 +35,18 @@ fn a_tree_grows_a_level_only_when_a_node_is_full() {
         (part, blocks.len())
     };
     let (full, blocks) = root(1024);
-    assert_eq!(
-        full.cid.to_string(),
-        "bafybeibqawkaltgjfdebq4no6nmfcvkcw7k52xqzclkwfmrkn6oxw7srmy"
-    );
+    assert_eq!(full.cid.to_string(), "bafybeibqawkaltgjfdebq4no6nmfcvkcw7k52xqzclkwfmrkn6oxw7srmy");
     assert_eq!((full.size, blocks), (1 << 30, 1));
     let (over, blocks): (Part, usize) = root(1025);
-    assert_eq!(
-        over.cid.to_string(),
-        "bafybeigt7wofv4vnxbg3titijasuw4ptg5kfztec4smsk7opdt7z6djoxq"
-    );
+    assert_eq!(over.cid.to_string(), "bafybeigt7wofv4vnxbg3titijasuw4ptg5kfztec4smsk7opdt7z6djoxq");
     assert_eq!((over.size, blocks), ((1 << 30) + CHUNK as u64, 3));
 }
 
 #[test]
 fn the_empty_folder_has_its_well_known_cid() {
     let (block, tsize) = dag::folder_node(Vec::new()).unwrap();
-    assert_eq!(
-        block.cid.to_string(),
-        "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354"
-    );
-    assert_eq!(
-        (block.bytes.as_slice(), tsize),
-        ([0x0a, 2, 8, 1].as_slice(), 4)
-    );
+    assert_eq!(block.cid.to_string(), "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354");
+    assert_eq!((block.bytes.as_slice(), tsize), ([0x0a, 2, 8, 1].as_slice(), 4));
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use selion_dataplane::dag::{self, CHUNK, DagError};
 use selion_dataplane::{
-    Cid, FetchError, Fetcher, HttpGateway, Limits, Progress, Source, SourceError, Store, fetch,
-    gateway, push,
+    Cid, FetchError, Fetcher, HttpGateway, Limits, Progress, Source, SourceError, Store, fetch, gateway, push,
 };
 
 use crate::support::{Lie, Server, Tampering, block_file, damage, pattern, store};
@@ -21,10 +20,7 @@ fn dataset(store: &Store) -> (Cid, Cid) {
     let large = pattern(4 * CHUNK);
     fs::write(dir.path().join("large"), &large).unwrap();
     fs::write(dir.path().join("small"), b"small").unwrap();
-    (
-        store.add_path(dir.path()).unwrap(),
-        dag::cid_of(&large[2 * CHUNK..3 * CHUNK]),
-    )
+    (store.add_path(dir.path()).unwrap(), dag::cid_of(&large[2 * CHUNK..3 * CHUNK]))
 }
 
 #[tokio::test]
@@ -40,20 +36,10 @@ async fn a_folder_arrives_whole_and_reports_its_way() {
     assert_eq!((fetched.blocks, fetched.fetched_blocks), (7, 7));
     let total = 4 * CHUNK as u64 + 5;
     let last = *seen.lock().unwrap().last().unwrap();
-    assert_eq!(
-        last,
-        Progress {
-            done_bytes: total,
-            known_bytes: total,
-            blocks: 7
-        }
-    );
+    assert_eq!(last, Progress { done_bytes: total, known_bytes: total, blocks: 7 });
     assert_eq!(to.stat(&root, &Limits::default()).unwrap().bytes, total);
     to.export(&root, dir.path().join("out")).unwrap();
-    assert_eq!(
-        fs::read(dir.path().join("out/large")).unwrap(),
-        pattern(4 * CHUNK)
-    );
+    assert_eq!(fs::read(dir.path().join("out/large")).unwrap(), pattern(4 * CHUNK));
 }
 
 #[tokio::test]
@@ -63,15 +49,11 @@ async fn repeated_chunks_are_fetched_once_and_counted_as_done() {
     let root = from.add_bytes(&vec![0; 5 * CHUNK]).unwrap();
     let seen: Arc<Mutex<Progress>> = Arc::default();
     let log = seen.clone();
-    let fetcher = Fetcher::new(to, vec![Arc::new(from)])
-        .on_progress(move |progress| *log.lock().unwrap() = progress);
+    let fetcher = Fetcher::new(to, vec![Arc::new(from)]).on_progress(move |progress| *log.lock().unwrap() = progress);
     let fetched = fetcher.fetch(&root).await.unwrap();
     assert_eq!(fetched.fetched_blocks, 2);
     let last = *seen.lock().unwrap();
-    assert_eq!(
-        (last.done_bytes, last.known_bytes),
-        (5 * CHUNK as u64, 5 * CHUNK as u64)
-    );
+    assert_eq!((last.done_bytes, last.known_bytes), (5 * CHUNK as u64, 5 * CHUNK as u64));
 }
 
 #[tokio::test]
@@ -81,13 +63,9 @@ async fn a_flipped_bit_is_caught_and_the_source_banned_with_evidence() {
     let (root, _) = dataset(&from);
     let liar = arc(Tampering::new(&from, Lie::Flip(root)));
     let honest = arc(Tampering::new(&from, Lie::Nothing));
-    let fetched = fetch(&to, &root, vec![liar.clone(), honest.clone()])
-        .await
-        .unwrap();
+    let fetched = fetch(&to, &root, vec![liar.clone(), honest.clone()]).await.unwrap();
     to.stat(&root, &Limits::default()).unwrap();
-    let [bad] = fetched.banned.as_slice() else {
-        panic!("{:?}", fetched.banned)
-    };
+    let [bad] = fetched.banned.as_slice() else { panic!("{:?}", fetched.banned) };
     assert_eq!((bad.cid, bad.source.as_str()), (root, "tampering"));
     assert_ne!(bad.found, root);
     assert_eq!(liar.asked(), 1, "it is asked nothing after the lie");
@@ -101,12 +79,8 @@ async fn with_only_a_liar_the_fetch_fails_and_names_the_lie() {
     let (root, leaf) = dataset(&from);
     let other = dag::cid_of(b"small");
     for lie in [Lie::Flip(leaf), Lie::Swap(leaf, other)] {
-        let error = fetch(&to, &root, vec![arc(Tampering::new(&from, lie))])
-            .await
-            .unwrap_err();
-        let FetchError::NoSource { banned, .. } = &error else {
-            panic!("{error}")
-        };
+        let error = fetch(&to, &root, vec![arc(Tampering::new(&from, lie))]).await.unwrap_err();
+        let FetchError::NoSource { banned, .. } = &error else { panic!("{error}") };
         assert_eq!(banned[0].cid, leaf);
         assert!(!to.has(&leaf), "the lie is not in the store");
         assert!(error.to_string().contains("was caught"), "{error}");
@@ -119,16 +93,8 @@ async fn a_dataset_that_is_not_what_its_cid_names_is_caught_at_the_root() {
     let (_dir, to) = store();
     let asked = dag::cid_of(b"the dataset that was promised");
     let given = from.add_bytes(b"another one").unwrap();
-    let error = fetch(
-        &to,
-        &asked,
-        vec![arc(Tampering::new(&from, Lie::Swap(asked, given)))],
-    )
-    .await
-    .unwrap_err();
-    let FetchError::NoSource { cid, banned, .. } = error else {
-        panic!("{error}")
-    };
+    let error = fetch(&to, &asked, vec![arc(Tampering::new(&from, Lie::Swap(asked, given)))]).await.unwrap_err();
+    let FetchError::NoSource { cid, banned, .. } = error else { panic!("{error}") };
     assert_eq!((*cid, banned[0].found), (asked, given));
     assert_eq!(to.usage().unwrap().blocks, 0);
 }
@@ -140,18 +106,11 @@ async fn an_interrupted_fetch_asks_again_only_for_what_it_lacks() {
     let (root, _) = dataset(&from);
     let dying = arc(Tampering::new(&from, Lie::DieAfter(4)));
     let fetcher = Fetcher::new(to.clone(), vec![dying]).parallel(1);
-    assert!(matches!(
-        fetcher.fetch(&root).await,
-        Err(FetchError::NoSource { .. })
-    ));
+    assert!(matches!(fetcher.fetch(&root).await, Err(FetchError::NoSource { .. })));
     assert_eq!(to.usage().unwrap().blocks, 4);
     let honest = arc(Tampering::new(&from, Lie::Nothing));
     let fetched = fetch(&to, &root, vec![honest.clone()]).await.unwrap();
-    assert_eq!(
-        (fetched.blocks, fetched.fetched_blocks, honest.asked()),
-        (7, 3, 3),
-        "none was fetched twice"
-    );
+    assert_eq!((fetched.blocks, fetched.fetched_blocks, honest.asked()), (7, 3, 3), "none was fetched twice");
 }
 
 #[tokio::test]
@@ -159,9 +118,7 @@ async fn a_block_damaged_on_disk_is_fetched_again() {
     let (_from_dir, from) = store();
     let (dir, to) = store();
     let (root, leaf) = dataset(&from);
-    fetch(&to, &root, vec![Arc::new(from.clone())])
-        .await
-        .unwrap();
+    fetch(&to, &root, vec![Arc::new(from.clone())]).await.unwrap();
     damage(&block_file(dir.path(), &leaf));
     let honest = arc(Tampering::new(&from, Lie::Nothing));
     fetch(&to, &root, vec![honest.clone()]).await.unwrap();
@@ -185,22 +142,11 @@ async fn a_block_that_nobody_has_is_named_with_every_answer() {
     let (_dir, to) = store();
     let root = dag::cid_of(b"nowhere");
     let error = fetch(&to, &root, vec![Arc::new(from)]).await.unwrap_err();
-    let FetchError::NoSource { cid, tried, .. } = &error else {
-        panic!("{error}")
-    };
+    let FetchError::NoSource { cid, tried, .. } = &error else { panic!("{error}") };
     assert_eq!(**cid, root);
     assert!(matches!(tried[0].1, SourceError::Absent));
-    assert!(
-        error.to_string().contains("does not have the block"),
-        "{error}"
-    );
-    assert!(
-        fetch(&to, &root, Vec::new())
-            .await
-            .unwrap_err()
-            .to_string()
-            .contains("no source was given")
-    );
+    assert!(error.to_string().contains("does not have the block"), "{error}");
+    assert!(fetch(&to, &root, Vec::new()).await.unwrap_err().to_string().contains("no source was given"));
 }
 
 #[tokio::test]
@@ -208,19 +154,9 @@ async fn a_dag_over_the_limits_is_refused_before_its_bytes_are_fetched() {
     let (_from_dir, from) = store();
     let (_dir, to) = store();
     let root = from.add_bytes(&pattern(4 * CHUNK)).unwrap();
-    let limits = Limits {
-        bytes: 4 * CHUNK as u64 - 1,
-        ..Limits::default()
-    };
-    let error = Fetcher::new(to.clone(), vec![Arc::new(from)])
-        .within(limits)
-        .fetch(&root)
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(error, FetchError::Dag(DagError::TooLarge { .. })),
-        "{error}"
-    );
+    let limits = Limits { bytes: 4 * CHUNK as u64 - 1, ..Limits::default() };
+    let error = Fetcher::new(to.clone(), vec![Arc::new(from)]).within(limits).fetch(&root).await.unwrap_err();
+    assert!(matches!(error, FetchError::Dag(DagError::TooLarge { .. })), "{error}");
     assert_eq!(to.usage().unwrap().blocks, 1, "only the root was taken");
 }
 
@@ -232,20 +168,8 @@ async fn a_parent_that_lies_about_its_child_is_caught() {
     from.put(&leaf.cid, b"four").unwrap();
     let (block, whole) = dag::file_node(&[leaf, dag::Part { size: 5, ..leaf }]);
     from.put(&block.cid, &block.bytes).unwrap();
-    let error = fetch(&to, &whole.cid, vec![Arc::new(from)])
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            FetchError::Dag(DagError::WrongSize {
-                declared: 5,
-                found: 4,
-                ..
-            })
-        ),
-        "{error}"
-    );
+    let error = fetch(&to, &whole.cid, vec![Arc::new(from)]).await.unwrap_err();
+    assert!(matches!(error, FetchError::Dag(DagError::WrongSize { declared: 5, found: 4, .. })), "{error}");
 }
 
 #[tokio::test]
@@ -260,21 +184,12 @@ async fn a_dag_pushed_to_a_gateway_is_fetched_from_it_by_another() {
     assert_eq!((pushed.sent_blocks, pushed.present_blocks), (7, 0));
     let again = push(&from, &root, &client).await.unwrap();
     assert_eq!((again.sent_blocks, again.present_blocks), (0, 7));
-    let fetched = fetch(&to, &root, vec![Arc::new(client.clone())])
-        .await
-        .unwrap();
+    let fetched = fetch(&to, &root, vec![Arc::new(client.clone())]).await.unwrap();
     assert_eq!((fetched.fetched_blocks, fetched.banned.len()), (7, 0));
     damage(&block_file(served_dir.path(), &leaf));
-    assert!(
-        client.block(&leaf).await.is_err(),
-        "a damaged block is not served"
-    );
+    assert!(client.block(&leaf).await.is_err(), "a damaged block is not served");
     let mended = push(&from, &root, &client).await.unwrap();
-    assert_eq!(
-        (mended.sent_blocks, mended.present_blocks),
-        (1, 6),
-        "and is mended by the next push"
-    );
+    assert_eq!((mended.sent_blocks, mended.present_blocks), (1, 6), "and is mended by the next push");
     served.stat(&root, &Limits::default()).unwrap();
 }
 

@@ -19,15 +19,7 @@ fn field(tag: u8, body: &[u8]) -> Vec<u8> {
 
 /// A link with this name, in the order Hash, Name, Tsize.
 fn link(name: &[u8], cid: &Cid) -> Vec<u8> {
-    field(
-        0x12,
-        &[
-            field(0x0a, &cid.to_bytes()),
-            field(0x12, name),
-            vec![0x18, 1],
-        ]
-        .concat(),
-    )
+    field(0x12, &[field(0x0a, &cid.to_bytes()), field(0x12, name), vec![0x18, 1]].concat())
 }
 
 fn read(parts: &[Vec<u8>]) -> Result<Node, DagError> {
@@ -55,14 +47,7 @@ fn data_before_links_and_links_before_data_are_the_same_node() {
     let leaf = dag::leaf(b"x").cid;
     let first = read(&[folder(), link(b"a", &leaf)]).unwrap();
     assert_eq!(first, read(&[link(b"a", &leaf), folder()]).unwrap());
-    assert_eq!(
-        first,
-        Node::Folder(vec![Entry {
-            name: "a".to_owned(),
-            cid: leaf,
-            tsize: 1
-        }])
-    );
+    assert_eq!(first, Node::Folder(vec![Entry { name: "a".to_owned(), cid: leaf, tsize: 1 }]));
 }
 
 #[test]
@@ -70,15 +55,9 @@ fn names_that_leave_the_folder_are_refused() {
     let leaf = dag::leaf(b"x").cid;
     for name in ["..", ".", "", "a/b", "/etc", "a\0b"] {
         let error = read(&[link(name.as_bytes(), &leaf), folder()]).unwrap_err();
-        assert!(
-            matches!(&error, DagError::BadName { name: bad, .. } if bad == name),
-            "{name:?}: {error}"
-        );
+        assert!(matches!(&error, DagError::BadName { name: bad, .. } if bad == name), "{name:?}: {error}");
     }
-    assert!(matches!(
-        dag::check_name(&"n".repeat(256)),
-        Err(DagError::BadName { .. })
-    ));
+    assert!(matches!(dag::check_name(&"n".repeat(256)), Err(DagError::BadName { .. })));
 }
 
 #[test]
@@ -98,17 +77,9 @@ fn a_name_that_appears_twice_is_refused() {
 fn sizes_that_do_not_add_up_are_refused() {
     let leaf = dag::leaf(b"x").cid;
     let links = [link(b"", &leaf), link(b"", &leaf)].concat();
-    for (sizes, total) in [
-        (vec![1, 1], 3),
-        (vec![1], 1),
-        (vec![1, 0], 1),
-        (vec![1, 1, 1], 3),
-    ] {
+    for (sizes, total) in [(vec![1, 1], 3), (vec![1], 1), (vec![1, 0], 1), (vec![1, 1, 1], 3)] {
         let error = read(&[links.clone(), file(&sizes, total)]).unwrap_err();
-        assert!(
-            matches!(error, DagError::Malformed { .. }),
-            "{sizes:?}: {error}"
-        );
+        assert!(matches!(error, DagError::Malformed { .. }), "{sizes:?}: {error}");
     }
     assert_eq!(read(&[links, file(&[1, 1], 2)]).unwrap().size(), Some(2));
 }
@@ -126,16 +97,10 @@ fn sizes_that_overflow_are_refused() {
 fn links_of_another_hash_or_codec_are_refused() {
     let identity: Cid = "bafkqaaa".parse().unwrap();
     let error = read(&[link(b"a", &identity), folder()]).unwrap_err();
-    assert!(
-        matches!(error, DagError::UnsupportedHash { code: 0, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, DagError::UnsupportedHash { code: 0, .. }), "{error}");
     let cbor = Cid::new_v1(0x71, *dag::leaf(b"x").cid.hash());
     let error = read(&[link(b"a", &cbor), folder()]).unwrap_err();
-    assert!(
-        matches!(error, DagError::UnsupportedCodec { codec: 0x71, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, DagError::UnsupportedCodec { codec: 0x71, .. }), "{error}");
 }
 
 #[test]
@@ -152,10 +117,7 @@ fn a_block_over_two_mebibytes_is_refused_though_its_hash_is_right() {
     let bytes = vec![7; MAX_BLOCK + 1];
     let cid = dag::leaf(&bytes).cid;
     let error = store.put(&cid, &bytes).unwrap_err();
-    assert!(
-        matches!(error, StoreError::Dag(DagError::BlockTooLarge { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::Dag(DagError::BlockTooLarge { .. })), "{error}");
     assert!(!store.has(&cid));
     store.put(&dag::leaf(&bytes[1..]).cid, &bytes[1..]).unwrap();
 }
@@ -164,43 +126,21 @@ fn a_block_over_two_mebibytes_is_refused_though_its_hash_is_right() {
 fn a_child_of_another_length_than_declared_is_caught_before_anything_appears() {
     let (dir, store) = store();
     let leaf = store.add_bytes(b"four").unwrap();
-    let root = put(
-        &store,
-        &[link(b"", &leaf), link(b"", &leaf), file(&[4, 5], 9)],
-    );
+    let root = put(&store, &[link(b"", &leaf), link(b"", &leaf), file(&[4, 5], 9)]);
     let dest = dir.path().join("out");
     let error = store.export(&root, &dest).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            StoreError::Dag(DagError::WrongSize {
-                declared: 5,
-                found: 4,
-                ..
-            })
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::Dag(DagError::WrongSize { declared: 5, found: 4, .. })), "{error}");
     assert!(!dest.exists());
-    assert!(matches!(
-        store.stat(&root, &Limits::default()),
-        Err(StoreError::Dag(DagError::WrongSize { .. }))
-    ));
+    assert!(matches!(store.stat(&root, &Limits::default()), Err(StoreError::Dag(DagError::WrongSize { .. }))));
 }
 
 #[test]
 fn a_folder_inside_a_file_is_refused() {
     let (dir, store) = store();
     let empty = put(&store, &[folder()]);
-    let root = put(
-        &store,
-        &[link(b"", &empty), link(b"", &empty), file(&[1, 1], 2)],
-    );
+    let root = put(&store, &[link(b"", &empty), link(b"", &empty), file(&[1, 1], 2)]);
     let error = store.export(&root, dir.path().join("out")).unwrap_err();
-    assert!(
-        matches!(error, StoreError::Dag(DagError::FolderInFile { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::Dag(DagError::FolderInFile { .. })), "{error}");
 }
 
 #[test]
@@ -210,20 +150,10 @@ fn folders_nested_beyond_the_limit_are_refused() {
     for _ in 0..9 {
         cid = put(&store, &[link(b"d", &cid), folder()]);
     }
-    let limits = |depth| Limits {
-        depth,
-        ..Limits::default()
-    };
-    store
-        .export_within(&cid, dir.path().join("ten"), &limits(10))
-        .unwrap();
-    let error = store
-        .export_within(&cid, dir.path().join("nine"), &limits(9))
-        .unwrap_err();
-    assert!(
-        matches!(error, StoreError::Dag(DagError::TooDeep { limit: 9, .. })),
-        "{error}"
-    );
+    let limits = |depth| Limits { depth, ..Limits::default() };
+    store.export_within(&cid, dir.path().join("ten"), &limits(10)).unwrap();
+    let error = store.export_within(&cid, dir.path().join("nine"), &limits(9)).unwrap_err();
+    assert!(matches!(error, StoreError::Dag(DagError::TooDeep { limit: 9, .. })), "{error}");
     assert!(!dir.path().join("nine").exists());
 }
 
@@ -239,24 +169,12 @@ fn a_small_dag_that_unfolds_into_a_huge_file_is_refused() {
         part = parent;
     }
     let out = dir.path().join("out");
-    let few = Limits {
-        pieces: 10_000,
-        ..Limits::default()
-    };
+    let few = Limits { pieces: 10_000, ..Limits::default() };
     let error = store.export_within(&part.cid, &out, &few).unwrap_err();
-    assert!(
-        matches!(error, StoreError::Dag(DagError::TooManyPieces { .. })),
-        "{error}"
-    );
-    let short = Limits {
-        bytes: (1 << 20) - 1,
-        ..Limits::default()
-    };
+    assert!(matches!(error, StoreError::Dag(DagError::TooManyPieces { .. })), "{error}");
+    let short = Limits { bytes: (1 << 20) - 1, ..Limits::default() };
     let error = store.export_within(&part.cid, &out, &short).unwrap_err();
-    assert!(
-        matches!(error, StoreError::Dag(DagError::TooLarge { .. })),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::Dag(DagError::TooLarge { .. })), "{error}");
     assert!(!out.exists());
 }
 
@@ -267,23 +185,9 @@ fn a_small_dag_that_unfolds_into_many_folders_is_refused() {
     for _ in 0..20 {
         cid = put(&store, &[link(b"a", &cid), link(b"b", &cid), folder()]);
     }
-    let limits = Limits {
-        entries: 1000,
-        ..Limits::default()
-    };
-    let error = store
-        .export_within(&cid, dir.path().join("out"), &limits)
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            StoreError::Dag(DagError::TooManyEntries { limit: 1000, .. })
-        ),
-        "{error}"
-    );
-    let left: Vec<_> = std::fs::read_dir(dir.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let limits = Limits { entries: 1000, ..Limits::default() };
+    let error = store.export_within(&cid, dir.path().join("out"), &limits).unwrap_err();
+    assert!(matches!(error, StoreError::Dag(DagError::TooManyEntries { limit: 1000, .. })), "{error}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["store"], "the half-written tree was removed");
 }

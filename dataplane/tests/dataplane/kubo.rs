@@ -25,30 +25,18 @@ type Params = Query<HashMap<String, String>>;
 
 /// The one part of a multipart body: between the first empty line and the last boundary.
 fn part(body: &[u8]) -> Bytes {
-    let find = |needle: &[u8]| {
-        body.windows(needle.len())
-            .position(|window| window == needle)
-    };
+    let find = |needle: &[u8]| body.windows(needle.len()).position(|window| window == needle);
     let start = find(b"\r\n\r\n").unwrap() + 4;
     let boundary = &body[..find(b"\r\n").unwrap()];
     let end = [b"\r\n".as_slice(), boundary].concat();
-    let length = body[start..]
-        .windows(end.len())
-        .rposition(|window| window == end)
-        .unwrap();
+    let length = body[start..].windows(end.len()).rposition(|window| window == end).unwrap();
     Bytes::copy_from_slice(&body[start..start + length])
 }
 
 async fn block_put(State(node): State<Node>, Query(params): Params, request: Request) -> Response {
     assert_eq!(params["mhtype"], "sha2-256");
-    let body = axum::body::to_bytes(request.into_body(), 4 << 20)
-        .await
-        .unwrap();
-    let bytes = if node.misname {
-        Bytes::from_static(b"something else")
-    } else {
-        part(&body)
-    };
+    let body = axum::body::to_bytes(request.into_body(), 4 << 20).await.unwrap();
+    let bytes = if node.misname { Bytes::from_static(b"something else") } else { part(&body) };
     let leaf = dag::leaf(&bytes).cid;
     let cid = match params["format"].as_str() {
         "raw" => leaf,
@@ -64,7 +52,8 @@ async fn block_get(State(node): State<Node>, Query(params): Params) -> Response 
     match node.blocks.lock().unwrap().get(&params["arg"]) {
         Some(bytes) => bytes.clone().into_response(),
         None => {
-            let error = serde_json::json!({"Message": "block was not found locally (offline)", "Code": 0, "Type": "error"});
+            let error =
+                serde_json::json!({"Message": "block was not found locally (offline)", "Code": 0, "Type": "error"});
             (StatusCode::INTERNAL_SERVER_ERROR, axum::Json(error)).into_response()
         }
     }
@@ -77,14 +66,10 @@ async fn pin_add(State(node): State<Node>, Query(params): Params) -> Response {
 }
 
 async fn stand_in(node: &Node) -> (Server, Kubo) {
-    let version = || async {
-        axum::Json(serde_json::json!({"Version": "0.43.1", "Commit": "", "Repo": "16"}))
-    };
+    let version = || async { axum::Json(serde_json::json!({"Version": "0.43.1", "Commit": "", "Repo": "16"})) };
     // As Kubo 0.43 answers: without the `ProtocolVersion` of older ones.
     let id = || async {
-        axum::Json(
-            serde_json::json!({"ID": "12D3Koo", "PublicKey": "", "Addresses": [], "AgentVersion": ""}),
-        )
+        axum::Json(serde_json::json!({"ID": "12D3Koo", "PublicKey": "", "Addresses": [], "AgentVersion": ""}))
     };
     let router = Router::new()
         .route("/api/v0/version", post(version))
@@ -124,25 +109,16 @@ async fn a_block_that_kubo_changed_is_caught() {
     let (_dir, to) = store();
     let root = from.add_bytes(b"honest").unwrap();
     kubo.import(&from, &root).await.unwrap();
-    node.blocks
-        .lock()
-        .unwrap()
-        .insert(root.to_string(), Bytes::from_static(b"hon3st"));
+    node.blocks.lock().unwrap().insert(root.to_string(), Bytes::from_static(b"hon3st"));
     let error = fetch(&to, &root, vec![Arc::new(kubo)]).await.unwrap_err();
     assert!(error.to_string().contains("was caught"), "{error}");
 }
 
 #[tokio::test]
 async fn a_kubo_that_names_a_block_otherwise_is_told() {
-    let node = Node {
-        misname: true,
-        ..Node::default()
-    };
+    let node = Node { misname: true, ..Node::default() };
     let (_server, kubo) = stand_in(&node).await;
-    let error = kubo
-        .put(&dag::cid_of(b"x"), Bytes::from_static(b"x"))
-        .await
-        .unwrap_err();
+    let error = kubo.put(&dag::cid_of(b"x"), Bytes::from_static(b"x")).await.unwrap_err();
     assert!(matches!(error, KuboError::OtherCid { .. }), "{error}");
 }
 
@@ -153,41 +129,21 @@ async fn a_block_that_kubo_lacks_is_absent_and_a_dead_kubo_is_told() {
     let error = kubo.block(&dag::cid_of(b"x")).await.unwrap_err();
     assert!(matches!(error, SourceError::Absent), "{error}");
     drop(server);
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let error = Kubo::new(&format!("http://127.0.0.1:{port}"))
-        .unwrap()
-        .version()
-        .await
-        .unwrap_err();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error = Kubo::new(&format!("http://127.0.0.1:{port}")).unwrap().version().await.unwrap_err();
     assert!(error.to_string().contains("ipfs daemon"), "{error}");
 }
 
 #[test]
 fn only_this_machine_may_be_asked() {
-    for url in [
-        "http://10.0.0.1:5001",
-        "http://ipfs.example:5001",
-        "https://127.0.0.1:5001",
-        "http://0.0.0.0:5001",
-        "5001",
-    ] {
+    for url in
+        ["http://10.0.0.1:5001", "http://ipfs.example:5001", "https://127.0.0.1:5001", "http://0.0.0.0:5001", "5001"]
+    {
         let error = Kubo::new(url).err().unwrap();
         assert!(matches!(error, KuboError::BadUrl { .. }), "{url}");
-        assert!(
-            error.to_string().contains("http://127.0.0.1:PORT"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("http://127.0.0.1:PORT"), "{error}");
     }
-    for url in [
-        "http://127.0.0.1:5001",
-        "http://localhost:5001/",
-        "http://[::1]:5001",
-        "http://127.0.0.1",
-    ] {
+    for url in ["http://127.0.0.1:5001", "http://localhost:5001/", "http://[::1]:5001", "http://127.0.0.1"] {
         assert!(Kubo::new(url).is_ok(), "{url}");
     }
 }
@@ -195,9 +151,7 @@ fn only_this_machine_may_be_asked() {
 #[tokio::test]
 async fn a_real_kubo_gives_the_same_cids() {
     let Ok(url) = std::env::var("SELION_KUBO_API") else {
-        println!(
-            "skipped: set SELION_KUBO_API (for example http://127.0.0.1:5001) to test against a real Kubo"
-        );
+        println!("skipped: set SELION_KUBO_API (for example http://127.0.0.1:5001) to test against a real Kubo");
         return;
     };
     let kubo = Kubo::new(&url).unwrap();
@@ -205,11 +159,7 @@ async fn a_real_kubo_gives_the_same_cids() {
     assert!(!kubo.id().await.unwrap().is_empty());
     for size in [0, 11, CHUNK, CHUNK + 1, 3 * CHUNK + 17] {
         let bytes = pattern(size);
-        assert_eq!(
-            kubo.add(bytes.clone().into()).await.unwrap(),
-            dag::cid_of(&bytes),
-            "{size} bytes"
-        );
+        assert_eq!(kubo.add(bytes.clone().into()).await.unwrap(), dag::cid_of(&bytes), "{size} bytes");
     }
     let (dir, from) = store();
     let data = dir.path().join("data");
@@ -221,8 +171,5 @@ async fn a_real_kubo_gives_the_same_cids() {
     let (_dir, to) = store();
     let fetched = fetch(&to, &root, vec![Arc::new(kubo)]).await.unwrap();
     assert!(fetched.banned.is_empty());
-    assert_eq!(
-        to.stat(&root, &Limits::default()).unwrap().bytes,
-        2 * CHUNK as u64 + 16
-    );
+    assert_eq!(to.stat(&root, &Limits::default()).unwrap().bytes, 2 * CHUNK as u64 + 16);
 }

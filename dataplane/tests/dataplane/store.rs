@@ -17,12 +17,7 @@ fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     fn visit(root: &Path, at: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
-            let name = path
-                .strip_prefix(root)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             if path.is_dir() {
                 found.insert(format!("{name}/"), Vec::new());
                 visit(root, &path, found);
@@ -41,9 +36,7 @@ fn bytes_that_are_not_the_block_never_enter() {
     let (_dir, store) = store();
     let cid = dag::cid_of(b"good");
     let error = store.put(&cid, b"evil").unwrap_err();
-    let StoreError::Dag(DagError::HashMismatch { cid: named, found }) = error else {
-        panic!("{error}")
-    };
+    let StoreError::Dag(DagError::HashMismatch { cid: named, found }) = error else { panic!("{error}") };
     assert_eq!((*named, *found), (cid, dag::cid_of(b"evil")));
     assert!(!store.has(&cid));
     assert_eq!(store.usage().unwrap(), Usage::default());
@@ -56,13 +49,7 @@ fn a_block_comes_back_and_a_second_copy_is_not_written() {
     assert!(store.put(&cid, b"block").unwrap());
     assert!(!store.put(&cid, b"block").unwrap());
     assert_eq!(store.get(&cid).unwrap().as_ref(), b"block");
-    assert_eq!(
-        store.usage().unwrap(),
-        Usage {
-            blocks: 1,
-            bytes: 5
-        }
-    );
+    assert_eq!(store.usage().unwrap(), Usage { blocks: 1, bytes: 5 });
 }
 
 #[test]
@@ -78,16 +65,10 @@ fn a_damaged_block_is_named_and_never_served_and_a_put_mends_it() {
     ] {
         harm(&block_file(dir.path(), &cid));
         let error = store.get(&cid).unwrap_err();
-        assert!(
-            matches!(&error, StoreError::Corrupt { cid: named, .. } if **named == cid),
-            "{error}"
-        );
+        assert!(matches!(&error, StoreError::Corrupt { cid: named, .. } if **named == cid), "{error}");
         assert!(error.to_string().contains(&cid.to_string()));
         let out = dir.path().join("out");
-        assert!(matches!(
-            store.export(&cid, &out),
-            Err(StoreError::Corrupt { .. })
-        ));
+        assert!(matches!(store.export(&cid, &out), Err(StoreError::Corrupt { .. })));
         assert!(!out.exists());
         assert!(store.put(&cid, &pattern(1000)).unwrap());
         assert_eq!(store.get(&cid).unwrap(), pattern(1000));
@@ -102,15 +83,10 @@ fn an_export_with_one_damaged_or_absent_leaf_leaves_nothing_behind() {
     let leaf = dag::cid_of(&bytes[CHUNK..2 * CHUNK]);
     damage(&block_file(dir.path(), &leaf));
     let out = dir.path().join("out");
-    assert!(
-        matches!(store.export(&root, &out), Err(StoreError::Corrupt { cid, .. }) if *cid == leaf)
-    );
+    assert!(matches!(store.export(&root, &out), Err(StoreError::Corrupt { cid, .. }) if *cid == leaf));
     fs::remove_file(block_file(dir.path(), &leaf)).unwrap();
     assert!(matches!(store.export(&root, &out), Err(StoreError::Missing { cid }) if *cid == leaf));
-    let left: Vec<_> = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["store"]);
 }
 
@@ -120,10 +96,7 @@ fn a_destination_that_exists_is_left_alone() {
     let root = store.add_bytes(b"new").unwrap();
     let out = dir.path().join("out");
     fs::write(&out, b"old").unwrap();
-    assert!(matches!(
-        store.export(&root, &out),
-        Err(StoreError::Exists { .. })
-    ));
+    assert!(matches!(store.export(&root, &out), Err(StoreError::Exists { .. })));
     assert_eq!(fs::read(&out).unwrap(), b"old");
 }
 
@@ -134,22 +107,13 @@ fn what_is_neither_file_nor_folder_is_refused_by_its_path() {
     fs::create_dir(&root).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
     let error = store.add_path(&root).unwrap_err();
-    assert!(
-        error.to_string().contains("data/link is a symbolic link"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("data/link is a symbolic link"), "{error}");
     fs::remove_file(root.join("link")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(root.join("sock")).unwrap();
     let error = store.add_path(&root).unwrap_err();
-    assert!(
-        error.to_string().contains("data/sock is a socket"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("data/sock is a socket"), "{error}");
     let error = store.add_path("/dev/null").unwrap_err();
-    assert!(
-        error.to_string().contains("/dev/null is a device"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("/dev/null is a device"), "{error}");
 }
 
 #[test]
@@ -158,10 +122,7 @@ fn a_file_name_that_is_not_text_is_refused_by_its_path() {
     let root = dir.path().join("data");
     fs::create_dir(&root).unwrap();
     fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff")), b"").unwrap();
-    assert!(matches!(
-        store.add_path(&root),
-        Err(StoreError::BadFileName { .. })
-    ));
+    assert!(matches!(store.add_path(&root), Err(StoreError::BadFileName { .. })));
 }
 
 #[test]
@@ -170,31 +131,10 @@ fn results_over_the_limit_are_refused() {
     let root = dir.path().join("data");
     fs::create_dir_all(root.join("a/b")).unwrap();
     fs::write(root.join("a/b/file"), [0; 100]).unwrap();
-    let limits = Limits {
-        bytes: 100,
-        entries: 4,
-        depth: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { bytes: 100, entries: 4, depth: 4, ..Limits::default() };
     store.add_path_within(&root, &limits).unwrap();
-    for tight in [
-        Limits {
-            bytes: 99,
-            ..limits
-        },
-        Limits {
-            entries: 3,
-            ..limits
-        },
-        Limits { depth: 3, ..limits },
-    ] {
-        assert!(
-            matches!(
-                store.add_path_within(&root, &tight),
-                Err(StoreError::OverLimit { .. })
-            ),
-            "{tight:?}"
-        );
+    for tight in [Limits { bytes: 99, ..limits }, Limits { entries: 3, ..limits }, Limits { depth: 3, ..limits }] {
+        assert!(matches!(store.add_path_within(&root, &tight), Err(StoreError::OverLimit { .. })), "{tight:?}");
     }
 }
 
@@ -206,24 +146,15 @@ fn pins_outlive_the_process_and_are_counted_by_owner() {
     store.pin("lease-1", &cid).unwrap();
     store.pin("lease-2", &cid).unwrap();
     let again = Store::open(dir.path().join("store")).unwrap();
-    let pin = |owner: &str| Pin {
-        owner: owner.to_owned(),
-        cid,
-    };
+    let pin = |owner: &str| Pin { owner: owner.to_owned(), cid };
     assert_eq!(again.list().unwrap(), [pin("lease-1"), pin("lease-2")]);
     assert!(again.unpin("lease-1", &cid).unwrap());
     assert!(!again.unpin("lease-1", &cid).unwrap());
     assert_eq!(store.list().unwrap(), [pin("lease-2")]);
     for owner in ["", "..", "../x", "a/b", ".hidden", &"o".repeat(129)] {
-        assert!(
-            matches!(store.pin(owner, &cid), Err(StoreError::BadOwner { .. })),
-            "{owner:?}"
-        );
+        assert!(matches!(store.pin(owner, &cid), Err(StoreError::BadOwner { .. })), "{owner:?}");
     }
-    assert!(matches!(
-        store.pin("lease-1", &dag::cid_of(b"absent")),
-        Err(StoreError::Missing { .. })
-    ));
+    assert!(matches!(store.pin("lease-1", &dag::cid_of(b"absent")), Err(StoreError::Missing { .. })));
 }
 
 #[test]
@@ -233,30 +164,17 @@ fn debris_of_a_crash_is_no_block_and_old_debris_goes() {
     let tmp = dir.path().join("store/tmp");
     fs::write(tmp.join("999999-0"), b"half a blo").unwrap();
     let old = fs::File::create(tmp.join("999999-1")).unwrap();
-    old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200))
-        .unwrap();
+    old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
     let again = Store::open(dir.path().join("store")).unwrap();
-    assert_eq!(
-        again.usage().unwrap(),
-        Usage {
-            blocks: 1,
-            bytes: 3
-        }
-    );
-    assert!(
-        tmp.join("999999-0").exists(),
-        "it may belong to a process at work"
-    );
+    assert_eq!(again.usage().unwrap(), Usage { blocks: 1, bytes: 3 });
+    assert!(tmp.join("999999-0").exists(), "it may belong to a process at work");
     assert!(!tmp.join("999999-1").exists());
 }
 
 #[test]
 fn a_full_disk_is_told_and_leaves_every_block_good() {
     let dir = tempfile::tempdir().unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"])
-        .arg(dir.path())
-        .output();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(dir.path()).output();
     if !mounted.is_ok_and(|done| done.status.success()) {
         println!("skipped: a full disk needs the right to mount a small one");
         return;
@@ -266,22 +184,11 @@ fn a_full_disk_is_told_and_leaves_every_block_good() {
         let error = store.add_bytes(&pattern(8 * CHUNK)).unwrap_err();
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
         assert!(error.to_string().contains("free some space"), "{error}");
-        assert_eq!(
-            fs::read_dir(dir.path().join("store/tmp")).unwrap().count(),
-            0,
-            "no half-written block is left"
-        );
+        assert_eq!(fs::read_dir(dir.path().join("store/tmp")).unwrap().count(), 0, "no half-written block is left");
         let whole = pattern(8 * CHUNK);
-        let there = whole
-            .chunks(CHUNK)
-            .map(dag::cid_of)
-            .filter(|cid| store.has(cid));
+        let there = whole.chunks(CHUNK).map(dag::cid_of).filter(|cid| store.has(cid));
         let good = there.filter(|cid| store.get(cid).is_ok());
-        assert_eq!(
-            good.count() as u64,
-            store.usage().unwrap().blocks,
-            "what is there is good"
-        );
+        assert_eq!(good.count() as u64, store.usage().unwrap().blocks, "what is there is good");
         let small = store.add_bytes(b"x");
         assert!(small.is_ok() || matches!(small, Err(StoreError::Full { .. })));
     });
@@ -294,12 +201,7 @@ fn a_full_disk_is_told_and_leaves_every_block_good() {
 
 fn sizes() -> impl Strategy<Value = usize> {
     let near = |at: usize| at.saturating_sub(2)..at + 3;
-    prop_oneof![
-        0usize..70_000,
-        near(CHUNK),
-        near(2 * CHUNK),
-        near(3 * CHUNK)
-    ]
+    prop_oneof![0usize..70_000, near(CHUNK), near(2 * CHUNK), near(3 * CHUNK)]
 }
 
 proptest! {

@@ -25,9 +25,7 @@ pub fn store() -> (TempDir, Store) {
 /// The file of the block in the store under `dir`.
 pub fn block_file(dir: &Path, cid: &Cid) -> PathBuf {
     let hash = hex::encode(cid.hash().to_bytes());
-    dir.join("store/blocks")
-        .join(&hash[hash.len() - 2..])
-        .join(hash)
+    dir.join("store/blocks").join(&hash[hash.len() - 2..]).join(hash)
 }
 
 /// Flips one bit in the middle of a file.
@@ -82,12 +80,7 @@ pub enum Lie {
 
 impl Tampering {
     pub fn new(store: &Store, lie: Lie) -> Self {
-        Self {
-            store: store.clone(),
-            lie,
-            asked: AtomicU64::new(0),
-            asked_for: Mutex::default(),
-        }
+        Self { store: store.clone(), lie, asked: AtomicU64::new(0), asked_for: Mutex::default() }
     }
 
     pub fn asked(&self) -> u64 {
@@ -113,9 +106,7 @@ impl Source for Tampering {
             }
             Lie::Swap(target, other) if target == cid => Ok(self.store.get(other)?),
             Lie::DieAfter(answers) if before >= *answers => Err(SourceError::Absent),
-            Lie::StumbleUntil(answers) if before < *answers => {
-                Err(SourceError::Failed("stumbled".to_owned()))
-            }
+            Lie::StumbleUntil(answers) if before < *answers => Err(SourceError::Failed("stumbled".to_owned())),
             _ => self.store.block(cid).await,
         }
     }

@@ -39,67 +39,40 @@ pub(crate) enum Refused {
 impl Chain {
     /// Works out what `record` would do. The chain does not change.
     pub(crate) fn plan(&self, record: Record) -> Result<Plan, Refused> {
-        let stay = |effect, digest, record| Plan {
-            record,
-            digest,
-            effect,
-            head: self.head().hash,
-        };
+        let stay = |effect, digest, record| Plan { record, digest, effect, head: self.head().hash };
         match record {
             Record::Genesis { .. } => Err(Refused::Genesis),
             Record::Tx { timestamp, ref raw } => {
                 let tx = SignedTx::decode(raw, self.chain_id)?;
                 self.plan_tx(tx, timestamp, record)
             }
-            Record::Mine {
-                timestamp,
-                count,
-                interval,
-                branch,
-            } => {
+            Record::Mine { timestamp, count, interval, branch } => {
                 let blocks = self.empty_blocks(timestamp, count, interval, branch)?;
                 let head = blocks.last().map_or(self.head().hash, |block| block.hash);
                 Ok(Plan {
                     record,
                     digest: self.digest,
-                    effect: Effect::Blocks {
-                        blocks,
-                        changes: AddressMap::default(),
-                    },
+                    effect: Effect::Blocks { blocks, changes: AddressMap::default() },
                     head,
                 })
             }
             Record::SetBalance { address, balance } => {
-                let digest = keccak256(
-                    [
-                        self.digest.as_slice(),
-                        address.as_slice(),
-                        &balance.to_be_bytes::<32>(),
-                    ]
-                    .concat(),
-                );
+                let digest =
+                    keccak256([self.digest.as_slice(), address.as_slice(), &balance.to_be_bytes::<32>()].concat());
                 Ok(stay(Effect::Balance(address, balance), digest, record))
             }
             Record::Clock { offset } => Ok(stay(Effect::Clock(offset), self.digest, record)),
             Record::Reorg { timestamp, depth } => {
                 let chain = self.reorged(timestamp, depth)?;
                 let (head, digest) = (chain.head().hash, chain.digest);
-                Ok(Plan {
-                    record,
-                    digest,
-                    effect: Effect::Replace(Box::new(chain)),
-                    head,
-                })
+                Ok(Plan { record, digest, effect: Effect::Replace(Box::new(chain)), head })
             }
         }
     }
 
     fn plan_tx(&self, tx: SignedTx, timestamp: u64, record: Record) -> Result<Plan, Refused> {
         if let Some(number) = self.by_tx.get(&tx.hash) {
-            return Err(Refused::Known {
-                hash: tx.hash,
-                number: *number,
-            });
+            return Err(Refused::Known { hash: tx.hash, number: *number });
         }
         let mut header = self.next_header(timestamp, 0)?;
         let run = evm::run(&self.world, &header, self.chain_id, tx.env(), Purpose::Mine);
@@ -112,33 +85,15 @@ impl Chain {
             gas_price: fees::effective_price(tx.max_fee, tx.tip, header.base_fee),
             // A failed creation names its address too, as other nodes do.
             created: tx.to.is_create().then(|| tx.from.create(tx.nonce)),
-            logs: if ran.result.is_success() {
-                ran.result.into_logs()
-            } else {
-                Vec::new()
-            },
+            logs: if ran.result.is_success() { ran.result.into_logs() } else { Vec::new() },
             tx,
         };
         let block = Arc::new(Block::seal(header, Some(mined)));
         let head = block.hash;
-        Ok(Plan {
-            record,
-            digest,
-            effect: Effect::Blocks {
-                blocks: vec![block],
-                changes: ran.state,
-            },
-            head,
-        })
+        Ok(Plan { record, digest, effect: Effect::Blocks { blocks: vec![block], changes: ran.state }, head })
     }
 
-    fn empty_blocks(
-        &self,
-        timestamp: u64,
-        count: u64,
-        interval: u64,
-        branch: u64,
-    ) -> Result<Vec<Arc<Block>>, Refused> {
+    fn empty_blocks(&self, timestamp: u64, count: u64, interval: u64, branch: u64) -> Result<Vec<Arc<Block>>, Refused> {
         if !(1..=MAX_MINE).contains(&count) {
             return Err(Refused::Count(count));
         }
@@ -146,11 +101,7 @@ impl Chain {
         for index in 0..count {
             let mut header = match blocks.last() {
                 None => self.next_header(timestamp, branch)?,
-                Some(parent) => Header::after(
-                    parent,
-                    timestamp.saturating_add(index.saturating_mul(interval)),
-                    branch,
-                ),
+                Some(parent) => Header::after(parent, timestamp.saturating_add(index.saturating_mul(interval)), branch),
             };
             header.state_digest = self.digest;
             blocks.push(Arc::new(Block::seal(header, None)));
@@ -162,10 +113,7 @@ impl Chain {
     pub(crate) fn next_header(&self, timestamp: u64, branch: u64) -> Result<Header, Refused> {
         let parent = self.head();
         if timestamp < parent.header.timestamp {
-            return Err(Refused::Time {
-                asked: timestamp,
-                parent: parent.header.timestamp,
-            });
+            return Err(Refused::Time { asked: timestamp, parent: parent.header.timestamp });
         }
         let mut header = Header::after(parent, timestamp, branch);
         header.state_digest = self.digest;
@@ -178,14 +126,7 @@ impl Chain {
         let Some(keep) = head.checked_sub(depth).filter(|_| depth > 0) else {
             return Err(Refused::Depth { depth, head });
         };
-        let [
-            Record::Genesis {
-                chain_id,
-                timestamp: begun,
-            },
-            kept @ ..,
-        ] = &self.history[..]
-        else {
+        let [Record::Genesis { chain_id, timestamp: begun }, kept @ ..] = &self.history[..] else {
             return Err(Refused::Genesis);
         };
         let mut chain = Self::new(*chain_id, *begun);
@@ -193,12 +134,7 @@ impl Chain {
             let room = keep - chain.head().header.number;
             let record = match record {
                 Record::Tx { .. } | Record::Mine { .. } if room == 0 => break,
-                Record::Mine {
-                    timestamp,
-                    count,
-                    interval,
-                    branch,
-                } => Record::Mine {
+                Record::Mine { timestamp, count, interval, branch } => Record::Mine {
                     timestamp: *timestamp,
                     count: room.min(*count),
                     interval: *interval,
@@ -212,12 +148,7 @@ impl Chain {
         chain.branch = self.branch + 1;
         // The clock is the operator's, not the branch's.
         chain.clock_offset = self.clock_offset;
-        let mine = Record::Mine {
-            timestamp,
-            count: depth,
-            interval: 0,
-            branch: chain.branch,
-        };
+        let mine = Record::Mine { timestamp, count: depth, interval: 0, branch: chain.branch };
         let plan = chain.plan(mine)?;
         chain.apply(plan);
         Ok(chain)
@@ -226,10 +157,7 @@ impl Chain {
 
 /// The digest after `changes`, in an order that does not depend on the map.
 fn digest_of(before: B256, changes: &AddressMap<Account>) -> B256 {
-    let mut accounts: Vec<_> = changes
-        .iter()
-        .filter(|(_, account)| account.is_touched())
-        .collect();
+    let mut accounts: Vec<_> = changes.iter().filter(|(_, account)| account.is_touched()).collect();
     accounts.sort_unstable_by_key(|(address, _)| **address);
     let mut bytes = before.to_vec();
     for (address, account) in accounts {

@@ -59,16 +59,8 @@ pub(crate) fn estimate(node: &Node, params: &Params) -> Result<Value, RpcError> 
     let mut too_little = most.tx_gas_used().saturating_sub(1);
     while too_little + 1 < enough {
         let middle = too_little + (enough - too_little) / 2;
-        let tried = evm::run(
-            &chain.world,
-            &header,
-            chain.chain_id,
-            TxEnv {
-                gas_limit: middle,
-                ..tx.clone()
-            },
-            Purpose::Ask,
-        );
+        let tried =
+            evm::run(&chain.world, &header, chain.chain_id, TxEnv { gas_limit: middle, ..tx.clone() }, Purpose::Ask);
         // A refusal here is a limit below the intrinsic gas.
         if tried.is_ok_and(|ran| ran.result.is_success()) {
             enough = middle;
@@ -84,15 +76,9 @@ type Prepared<'a> = (std::sync::RwLockReadGuard<'a, Chain>, Header, TxEnv);
 fn prepare<'a>(node: &'a Node, params: &Params, default_at: At) -> Result<Prepared<'a>, RpcError> {
     let call: Call = params.get(0, "call")?;
     if params.optional::<Value>(2, "state overrides")?.is_some() {
-        return Err(RpcError::invalid_params(
-            "state overrides are not supported by the dev chain; use Anvil for them",
-        ));
+        return Err(RpcError::invalid_params("state overrides are not supported by the dev chain; use Anvil for them"));
     }
-    let at = if params.optional::<Value>(1, "block")?.is_some() {
-        params.at(1)?
-    } else {
-        default_at
-    };
+    let at = if params.optional::<Value>(1, "block")?.is_some() { params.at(1)? } else { default_at };
     // Asking for the time waits for the writer's disk, so only where it matters.
     let time = if at == At::Pending { node.time() } else { 0 };
     let chain = node.chain();
@@ -114,28 +100,16 @@ impl Call {
         };
         let data = match (self.input, self.data) {
             (Some(input), Some(data)) if input != data => {
-                return Err(RpcError::invalid_params(
-                    "call: data and input differ; give one of them",
-                ));
+                return Err(RpcError::invalid_params("call: data and input differ; give one of them"));
             }
             (input, data) => input.or(data).unwrap_or_default(),
         };
-        let mut gas_limit = self
-            .gas
-            .map_or(fees::BLOCK_GAS_LIMIT, |gas| gas.saturating_to());
-        if let Some(affordable) = account
-            .balance
-            .saturating_sub(value)
-            .checked_div(U256::from(max_fee))
-        {
+        let mut gas_limit = self.gas.map_or(fees::BLOCK_GAS_LIMIT, |gas| gas.saturating_to());
+        if let Some(affordable) = account.balance.saturating_sub(value).checked_div(U256::from(max_fee)) {
             gas_limit = gas_limit.min(affordable.saturating_to());
         }
         Ok(TxEnv {
-            tx_type: if tip.is_some() {
-                2
-            } else {
-                u8::from(self.access_list.is_some())
-            },
+            tx_type: if tip.is_some() { 2 } else { u8::from(self.access_list.is_some()) },
             caller,
             gas_limit: gas_limit.min(fees::BLOCK_GAS_LIMIT),
             gas_price: max_fee,
@@ -154,23 +128,19 @@ impl Call {
 fn run(chain: &Chain, header: &Header, tx: TxEnv) -> Result<ExecutionResult, RpcError> {
     let caller = tx.caller;
     let ran = evm::run(&chain.world, header, chain.chain_id, tx, Purpose::Ask);
-    ran.map(|ran| ran.result)
-        .map_err(|refusal| RpcError::rejected(evm::explain(&refusal, caller)))
+    ran.map(|ran| ran.result).map_err(|refusal| RpcError::rejected(evm::explain(&refusal, caller)))
 }
 
 fn failure(result: &ExecutionResult) -> RpcError {
     match result {
-        ExecutionResult::Halt { reason, gas, .. } => RpcError::server(format!(
-            "EVM error: {reason} after {} gas",
-            gas.tx_gas_used()
-        )),
+        ExecutionResult::Halt { reason, gas, .. } => {
+            RpcError::server(format!("EVM error: {reason} after {} gas", gas.tx_gas_used()))
+        }
         reverted => RpcError::reverted(&reverted.output().cloned().unwrap_or_default()),
     }
 }
 
 fn narrow(number: Option<U256>, name: &str) -> Result<Option<u128>, RpcError> {
     let too_big = |_| RpcError::invalid_params(format!("call: {name} is over 128 bits"));
-    number
-        .map(|number| number.try_into().map_err(too_big))
-        .transpose()
+    number.map(|number| number.try_into().map_err(too_big)).transpose()
 }

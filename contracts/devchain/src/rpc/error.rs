@@ -14,11 +14,7 @@ pub(crate) struct RpcError {
 
 impl RpcError {
     fn new(code: i64, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            data: None,
-        }
+        Self { code, message: message.into(), data: None }
     }
 
     /// The body was no JSON.
@@ -59,11 +55,7 @@ impl RpcError {
     /// A call reverted: code 3, with what it returned as data.
     pub(crate) fn reverted(output: &Bytes) -> Self {
         let reason = revert_reason(output).map_or(String::new(), |reason| format!(": {reason}"));
-        Self {
-            code: 3,
-            message: format!("execution reverted{reason}"),
-            data: Some(json!(output)),
-        }
+        Self { code: 3, message: format!("execution reverted{reason}"), data: Some(json!(output)) }
     }
 
     /// As it stands in the answer.
@@ -82,9 +74,9 @@ impl From<SubmitError> for RpcError {
             SubmitError::Refused(Refused::BadTx(bad @ (BadTx::Rlp(_) | BadTx::Empty))) => {
                 Self::invalid_params(bad.to_string())
             }
-            SubmitError::Refused(
-                refused @ (Refused::BadTx(_) | Refused::Invalid(_) | Refused::Known { .. }),
-            ) => Self::rejected(refused.to_string()),
+            SubmitError::Refused(refused @ (Refused::BadTx(_) | Refused::Invalid(_) | Refused::Known { .. })) => {
+                Self::rejected(refused.to_string())
+            }
             SubmitError::Refused(refused) => Self::invalid_params(refused.to_string()),
             SubmitError::Journal(error) => {
                 tracing::error!(%error, "a record was not accepted");
@@ -119,10 +111,7 @@ mod tests {
         assert_eq!(revert_reason(&text).as_deref(), Some("nope"));
         let panic = [&[0x4e, 0x48, 0x7b, 0x71][..], &[0; 31], &[0x11]].concat();
         assert_eq!(revert_reason(&panic).as_deref(), Some("panic code 0x11"));
-        assert_eq!(
-            revert_reason(&[1, 2, 3, 4]).as_deref(),
-            Some("custom error 0x01020304")
-        );
+        assert_eq!(revert_reason(&[1, 2, 3, 4]).as_deref(), Some("custom error 0x01020304"));
         assert_eq!(revert_reason(&[]), None);
         assert_eq!(revert_reason(&text[..60]), None, "a text that is cut short");
     }

@@ -14,9 +14,7 @@ const MAX_HISTORY: u64 = 1024;
 pub(crate) fn gas_price(node: &Node) -> Result<Value, RpcError> {
     let head = node.chain().head().clone();
     let base_fee = fees::next_base_fee(head.header.base_fee, head.header.gas_used);
-    Ok(json!(quantity(
-        base_fee.saturating_add(fees::SUGGESTED_TIP)
-    )))
+    Ok(json!(quantity(base_fee.saturating_add(fees::SUGGESTED_TIP))))
 }
 
 /// `eth_maxPriorityFeePerGas`.
@@ -26,10 +24,7 @@ pub(crate) fn tip() -> Result<Value, RpcError> {
 
 /// `eth_feeHistory(count, newest, percentiles)`. A block holds one transaction, so every percentile is its tip.
 pub(crate) fn history(node: &Node, params: &Params) -> Result<Value, RpcError> {
-    let count = params
-        .number(0, "number of blocks")?
-        .unwrap_or(1)
-        .min(MAX_HISTORY);
+    let count = params.number(0, "number of blocks")?.unwrap_or(1).min(MAX_HISTORY);
     let percentiles: Option<Vec<f64>> = params.optional(2, "percentiles")?;
     let chain = node.chain();
     let head = chain.head().header.number;
@@ -37,31 +32,17 @@ pub(crate) fn history(node: &Node, params: &Params) -> Result<Value, RpcError> {
         At::Latest | At::Pending => head,
         At::Number(number) if number <= head => number,
         At::Number(number) => {
-            return Err(RpcError::server(format!(
-                "block {number} not found: the head is {head}"
-            )));
+            return Err(RpcError::server(format!("block {number} not found: the head is {head}")));
         }
         At::Hash(_) => {
-            return Err(RpcError::invalid_params(
-                "parameter 1, newest block, is a number or a tag",
-            ));
+            return Err(RpcError::invalid_params("parameter 1, newest block, is a number or a tag"));
         }
     };
     let oldest = (newest + 1).saturating_sub(count);
-    let blocks: Vec<_> = (oldest..=newest)
-        .filter(|_| count > 0)
-        .filter_map(|number| chain.block(number))
-        .collect();
-    let mut base_fees: Vec<_> = blocks
-        .iter()
-        .map(|block| quantity(block.header.base_fee))
-        .collect();
-    base_fees.extend(blocks.last().map(|last| {
-        quantity(fees::next_base_fee(
-            last.header.base_fee,
-            last.header.gas_used,
-        ))
-    }));
+    let blocks: Vec<_> = (oldest..=newest).filter(|_| count > 0).filter_map(|number| chain.block(number)).collect();
+    let mut base_fees: Vec<_> = blocks.iter().map(|block| quantity(block.header.base_fee)).collect();
+    base_fees
+        .extend(blocks.last().map(|last| quantity(fees::next_base_fee(last.header.base_fee, last.header.gas_used))));
     let ratio = |gas_used| gas_used as f64 / fees::BLOCK_GAS_LIMIT as f64;
     let mut history = json!({
         "oldestBlock": quantity(oldest),
@@ -72,9 +53,8 @@ pub(crate) fn history(node: &Node, params: &Params) -> Result<Value, RpcError> {
     });
     if let Some(percentiles) = percentiles {
         let tips = blocks.iter().map(|block| {
-            let tip = block.mined.as_ref().map_or(0, |mined| {
-                mined.gas_price.saturating_sub(block.header.base_fee.into())
-            });
+            let tip =
+                block.mined.as_ref().map_or(0, |mined| mined.gas_price.saturating_sub(block.header.base_fee.into()));
             vec![quantity(tip); percentiles.len()]
         });
         history["reward"] = tips.collect();

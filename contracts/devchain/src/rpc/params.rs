@@ -26,27 +26,18 @@ impl Params {
     }
 
     /// The parameter at `index`, or `None` if it is absent or null.
-    pub(crate) fn optional<T: DeserializeOwned>(
-        &self,
-        index: usize,
-        name: &str,
-    ) -> Result<Option<T>, RpcError> {
+    pub(crate) fn optional<T: DeserializeOwned>(&self, index: usize, name: &str) -> Result<Option<T>, RpcError> {
         let Some(value) = self.0.get(index).filter(|value| !value.is_null()) else {
             return Ok(None);
         };
         let wrong = |error| RpcError::invalid_params(format!("parameter {index}, {name}: {error}"));
-        serde_json::from_value(value.clone())
-            .map(Some)
-            .map_err(wrong)
+        serde_json::from_value(value.clone()).map(Some).map_err(wrong)
     }
 
     /// A number at `index` of at most 64 bits, written as hex, as decimal text or as a number.
     pub(crate) fn number(&self, index: usize, name: &str) -> Result<Option<u64>, RpcError> {
-        let too_big =
-            |_| RpcError::invalid_params(format!("parameter {index}, {name}, is over 64 bits"));
-        self.optional::<U256>(index, name)?
-            .map(|number| number.try_into().map_err(too_big))
-            .transpose()
+        let too_big = |_| RpcError::invalid_params(format!("parameter {index}, {name}, is over 64 bits"));
+        self.optional::<U256>(index, name)?.map(|number| number.try_into().map_err(too_big)).transpose()
     }
 
     /// The block named at `index`; the latest if none is.
@@ -88,7 +79,9 @@ impl At {
             value => number(value),
         };
         read.ok_or_else(|| {
-            RpcError::invalid_params(format!("{value} names no block; give a number, a hash, latest, safe, finalized, earliest or pending"))
+            RpcError::invalid_params(format!(
+                "{value} names no block; give a number, a hash, latest, safe, finalized, earliest or pending"
+            ))
         })
     }
 }
@@ -118,13 +111,7 @@ mod tests {
         ] {
             assert_eq!(At::parse(&value), Ok(at), "{value}");
         }
-        for bad in [
-            json!("newest"),
-            json!({}),
-            json!([]),
-            json!("0x10000000000000000"),
-            json!(-1),
-        ] {
+        for bad in [json!("newest"), json!({}), json!([]), json!("0x10000000000000000"), json!(-1)] {
             assert!(At::parse(&bad).is_err(), "{bad}");
         }
     }

@@ -26,16 +26,12 @@ pub(crate) fn block_number(node: &Node) -> Result<Value, RpcError> {
 
 pub(crate) fn balance(node: &Node, params: &Params) -> Result<Value, RpcError> {
     let address: Address = params.get(0, "address")?;
-    at_head(node, params, 1, |chain| {
-        json!(quantity(chain.account(address).balance))
-    })
+    at_head(node, params, 1, |chain| json!(quantity(chain.account(address).balance)))
 }
 
 pub(crate) fn nonce(node: &Node, params: &Params) -> Result<Value, RpcError> {
     let address: Address = params.get(0, "address")?;
-    at_head(node, params, 1, |chain| {
-        json!(quantity(chain.account(address).nonce))
-    })
+    at_head(node, params, 1, |chain| json!(quantity(chain.account(address).nonce)))
 }
 
 pub(crate) fn code(node: &Node, params: &Params) -> Result<Value, RpcError> {
@@ -46,9 +42,7 @@ pub(crate) fn code(node: &Node, params: &Params) -> Result<Value, RpcError> {
 pub(crate) fn slot(node: &Node, params: &Params) -> Result<Value, RpcError> {
     let address: Address = params.get(0, "address")?;
     let slot: U256 = params.get(1, "slot")?;
-    at_head(node, params, 2, |chain| {
-        json!(B256::from(chain.slot(address, slot)))
-    })
+    at_head(node, params, 2, |chain| json!(B256::from(chain.slot(address, slot))))
 }
 
 /// Answers from the only state there is, if that is the one the parameter at `index` asks for.
@@ -73,27 +67,17 @@ pub(crate) fn receipt(node: &Node, params: &Params) -> Result<Value, RpcError> {
     of_tx(node, params, shapes::receipt)
 }
 
-fn of_tx(
-    node: &Node,
-    params: &Params,
-    shape: fn(&Block, &crate::block::Mined) -> Value,
-) -> Result<Value, RpcError> {
+fn of_tx(node: &Node, params: &Params, shape: fn(&Block, &crate::block::Mined) -> Value) -> Result<Value, RpcError> {
     let hash: B256 = params.get(0, "transaction hash")?;
     let block = node.chain().block_of_tx(hash).cloned();
-    Ok(block
-        .and_then(|block| block.mined.as_ref().map(|mined| shape(&block, mined)))
-        .unwrap_or_default())
+    Ok(block.and_then(|block| block.mined.as_ref().map(|mined| shape(&block, mined))).unwrap_or_default())
 }
 
 pub(crate) fn block_receipts(node: &Node, params: &Params) -> Result<Value, RpcError> {
     let Some(block) = find(&node.chain(), params.at(0)?) else {
         return Ok(Value::Null);
     };
-    Ok(block
-        .mined
-        .iter()
-        .map(|mined| shapes::receipt(&block, mined))
-        .collect())
+    Ok(block.mined.iter().map(|mined| shapes::receipt(&block, mined)).collect())
 }
 
 /// `eth_getBlockByNumber` and `eth_getBlockByHash`: null for a block that is not there.
@@ -105,9 +89,7 @@ pub(crate) fn block(node: &Node, params: &Params) -> Result<Value, RpcError> {
         return Ok(shapes::pending(&moment(&node.chain(), at, time)?));
     }
     let found = find(&node.chain(), at);
-    Ok(found
-        .map(|block| shapes::block(&block, whole))
-        .unwrap_or_default())
+    Ok(found.map(|block| shapes::block(&block, whole)).unwrap_or_default())
 }
 
 /// `eth_getLogs`: by block hash, or by a range whose ends default to the head.
@@ -120,11 +102,7 @@ pub(crate) fn logs(node: &Node, params: &Params) -> Result<Value, RpcError> {
     let blocks = blocks_of(&node.chain(), &asked)?;
     Ok(blocks
         .iter()
-        .flat_map(|block| {
-            filter
-                .select(block)
-                .map(|(index, log)| shapes::log(block, index, log, false))
-        })
+        .flat_map(|block| filter.select(block).map(|(index, log)| shapes::log(block, index, log, false)))
         .collect())
 }
 
@@ -132,19 +110,13 @@ fn blocks_of(chain: &Chain, asked: &Value) -> Result<Vec<Arc<Block>>, RpcError> 
     let end = |name: &str| asked.get(name).filter(|value| !value.is_null());
     if let Some(hash) = end("blockHash") {
         if end("fromBlock").or(end("toBlock")).is_some() {
-            return Err(RpcError::invalid_params(
-                "filter: give blockHash or a range, not both",
-            ));
+            return Err(RpcError::invalid_params("filter: give blockHash or a range, not both"));
         }
         // Unlike an empty list, this tells a client that its block was taken away by a reorg.
         let unknown = || RpcError::server(format!("unknown block {hash}"));
         return match At::parse(hash)? {
-            At::Hash(hash) => Ok(vec![
-                chain.block_by_hash(hash).cloned().ok_or_else(unknown)?,
-            ]),
-            _ => Err(RpcError::invalid_params(
-                "filter: blockHash is no 32-byte hash",
-            )),
+            At::Hash(hash) => Ok(vec![chain.block_by_hash(hash).cloned().ok_or_else(unknown)?]),
+            _ => Err(RpcError::invalid_params("filter: blockHash is no 32-byte hash")),
         };
     }
     let number = |name| {
@@ -152,20 +124,14 @@ fn blocks_of(chain: &Chain, asked: &Value) -> Result<Vec<Arc<Block>>, RpcError> 
         match end(name).map_or(Ok(At::Latest), At::parse)? {
             At::Latest | At::Pending => Ok(head),
             At::Number(number) => Ok(number),
-            At::Hash(_) => Err(RpcError::invalid_params(format!(
-                "filter: {name} is a number or a tag, not a hash"
-            ))),
+            At::Hash(_) => Err(RpcError::invalid_params(format!("filter: {name} is a number or a tag, not a hash"))),
         }
     };
     let (from, to) = (number("fromBlock")?, number("toBlock")?);
     if from > to {
-        return Err(RpcError::invalid_params(format!(
-            "filter: invalid block range, {from} is after {to}"
-        )));
+        return Err(RpcError::invalid_params(format!("filter: invalid block range, {from} is after {to}")));
     }
-    Ok((from..=to)
-        .map_while(|number| chain.block(number).cloned())
-        .collect())
+    Ok((from..=to).map_while(|number| chain.block(number).cloned()).collect())
 }
 
 fn find(chain: &Chain, at: At) -> Option<Arc<Block>> {

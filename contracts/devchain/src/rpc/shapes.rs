@@ -13,17 +13,8 @@ pub(crate) fn block(block: &Block, whole: bool) -> Value {
     value["hash"] = json!(block.hash);
     value["nonce"] = json!("0x0000000000000000");
     value["size"] = json!(quantity(block.size));
-    value["transactions"] = block
-        .mined
-        .iter()
-        .map(|mined| {
-            if whole {
-                transaction(block, mined)
-            } else {
-                json!(mined.tx.hash)
-            }
-        })
-        .collect();
+    value["transactions"] =
+        block.mined.iter().map(|mined| if whole { transaction(block, mined) } else { json!(mined.tx.hash) }).collect();
     value
 }
 
@@ -108,12 +99,7 @@ pub(crate) fn transaction(block: &Block, mined: &Mined) -> Value {
 
 /// What became of a transaction.
 pub(crate) fn receipt(block: &Block, mined: &Mined) -> Value {
-    let logs: Value = mined
-        .logs
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| log(block, index, entry, false))
-        .collect();
+    let logs: Value = mined.logs.iter().enumerate().map(|(index, entry)| log(block, index, entry, false)).collect();
     json!({
         "transactionHash": mined.tx.hash,
         "transactionIndex": "0x0",

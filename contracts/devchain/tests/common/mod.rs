@@ -2,10 +2,7 @@
 #![allow(dead_code, missing_docs, reason = "each test file uses its own part")]
 
 use ethers_core::{
-    types::{
-        Address, Bytes, Eip1559TransactionRequest, H256, U256,
-        transaction::eip2718::TypedTransaction,
-    },
+    types::{Address, Bytes, Eip1559TransactionRequest, H256, U256, transaction::eip2718::TypedTransaction},
     utils::hex,
 };
 use ethers_signers::{LocalWallet, Signer};
@@ -38,27 +35,13 @@ pub async fn try_start(dir: &Path) -> Result<Chain, Error> {
 }
 
 pub async fn try_start_chain(dir: &Path, chain_id: u64) -> Result<Chain, Error> {
-    let config = Config {
-        listen: ([127, 0, 0, 1], 0).into(),
-        data_dir: dir.to_owned(),
-        chain_id,
-    };
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.to_owned(), chain_id };
     let stop = CancellationToken::new();
     let (tell, told) = tokio::sync::oneshot::channel();
-    let task = tokio::spawn(serve(config, stop.clone(), move |addr| {
-        tell.send(addr).unwrap()
-    }));
+    let task = tokio::spawn(serve(config, stop.clone(), move |addr| tell.send(addr).unwrap()));
     match told.await {
-        Ok(addr) => Ok(Chain {
-            addr,
-            http: reqwest::Client::new(),
-            stop,
-            task: Some(task),
-        }),
-        Err(_) => Err(task
-            .await
-            .unwrap()
-            .expect_err("it ended before it was ready")),
+        Ok(addr) => Ok(Chain { addr, http: reqwest::Client::new(), stop, task: Some(task) }),
+        Err(_) => Err(task.await.unwrap().expect_err("it ended before it was ready")),
     }
 }
 
@@ -69,12 +52,7 @@ pub async fn start(dir: &Path) -> Chain {
 impl Chain {
     /// A client of a node that runs elsewhere.
     pub fn at(addr: SocketAddr) -> Self {
-        Self {
-            addr,
-            http: reqwest::Client::new(),
-            stop: CancellationToken::new(),
-            task: None,
-        }
+        Self { addr, http: reqwest::Client::new(), stop: CancellationToken::new(), task: None }
     }
 
     pub async fn stop(self) {
@@ -93,18 +71,12 @@ impl Chain {
     /// Posts a body to a node that may be gone.
     pub async fn try_post(&self, body: String) -> reqwest::Result<Value> {
         let url = format!("http://{}/", self.addr);
-        let request = self
-            .http
-            .post(url)
-            .header("content-type", "application/json");
+        let request = self.http.post(url).header("content-type", "application/json");
         request.body(body).send().await?.json().await
     }
 
     async fn ask(&self, method: &str, params: Value) -> Value {
-        self.post(
-            json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string(),
-        )
-        .await
+        self.post(json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params}).to_string()).await
     }
 
     /// The result of a method that must succeed.
@@ -117,13 +89,8 @@ impl Chain {
     /// Code and message of a method that must fail.
     pub async fn err(&self, method: &str, params: Value) -> (i64, String) {
         let answer = self.ask(method, params).await;
-        let error = answer
-            .get("error")
-            .unwrap_or_else(|| panic!("{method} succeeded: {answer}"));
-        (
-            error["code"].as_i64().unwrap(),
-            error["message"].as_str().unwrap().to_owned(),
-        )
+        let error = answer.get("error").unwrap_or_else(|| panic!("{method} succeeded: {answer}"));
+        (error["code"].as_i64().unwrap(), error["message"].as_str().unwrap().to_owned())
     }
 
     /// The whole error of a method that must fail.
@@ -136,8 +103,7 @@ impl Chain {
     }
 
     pub async fn head(&self) -> Value {
-        self.ok("eth_getBlockByNumber", json!(["latest", false]))
-            .await
+        self.ok("eth_getBlockByNumber", json!(["latest", false])).await
     }
 
     /// Sends raw bytes, and returns the hash.
@@ -152,19 +118,13 @@ impl Chain {
     /// A wallet with gas.
     pub async fn rich(&self, seed: u8) -> LocalWallet {
         let wallet = wallet(seed);
-        self.ok(
-            "anvil_setBalance",
-            json!([wallet.address(), "0x56bc75e2d63100000"]),
-        )
-        .await; // 100 ether
+        self.ok("anvil_setBalance", json!([wallet.address(), "0x56bc75e2d63100000"])).await; // 100 ether
         wallet
     }
 
     /// Deploys initcode and returns the contract's address.
     pub async fn deploy(&self, wallet: &LocalWallet, nonce: u64, code: &str) -> Address {
-        let hash = self
-            .send(&sign(wallet, tx(nonce).data(hex::decode(code).unwrap())))
-            .await;
+        let hash = self.send(&sign(wallet, tx(nonce).data(hex::decode(code).unwrap()))).await;
         let receipt = self.receipt(hash).await;
         assert_eq!(receipt["status"], "0x1", "{receipt}");
         serde_json::from_value(receipt["contractAddress"].clone()).unwrap()
@@ -172,9 +132,7 @@ impl Chain {
 }
 
 pub fn wallet(seed: u8) -> LocalWallet {
-    LocalWallet::from_bytes(&[seed; 32])
-        .unwrap()
-        .with_chain_id(DEFAULT_CHAIN_ID)
+    LocalWallet::from_bytes(&[seed; 32]).unwrap().with_chain_id(DEFAULT_CHAIN_ID)
 }
 
 /// A type 2 transaction with room for everything.

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::{Caller, Metrics, Secrets, router};
+use crate::App;
 use crate::agents::logs::{Limits, Logs};
 use crate::agents::{self, Hub};
 use crate::config::Config;
@@ -32,7 +33,6 @@ use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
 use crate::sequencer::{Parts, Sequencer};
 use crate::store::Store;
-use crate::App;
 
 const NOW: TimeMs = TimeMs(1_800_000_000_000);
 const ALICE: Account = Account([0xa1; 20]);
