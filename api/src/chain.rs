@@ -60,6 +60,8 @@ pub enum ChainEvent {
         allow_unsandboxed: bool,
         /// Blocks on top that make a block final; `u32::MAX` means the chain's own `finalized` tag.
         finality_depth: u32,
+        /// Least stake of a provider whose nodes may be leased.
+        min_stake: Amount,
     } = 0,
     /// A component is reachable at `endpoint` until `until`.
     ComponentRegistered {

@@ -83,6 +83,7 @@ reasons! {
     213 StaleReport "stale_report" "The report carries an old fence, an old sequence number or an old attempt."
     214 NotAssigned "not_assigned" "The report names a lease, a GPU or a slice that the node was not given."
     215 StopUnconfirmed "stop_unconfirmed" "The agent did not confirm the stop before its deadline."
+    216 StakeTooLow "stake_too_low" "The owner's stake is below the pool's minimum."
     301 NoMatchingSlice "no_matching_slice" "No node of the pool offers such a slice."
     302 PoolFull "pool_full" "Slices that fit exist, but all are leased."
     303 GangIncomplete "gang_incomplete" "Some members fit now, not all of them."

@@ -66,6 +66,7 @@ fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
             allow_simulated: e.config.allow_simulated,
             allow_unsandboxed: e.config.allow_unsandboxed,
             finality_depth: e.config.finality_depth,
+            min_stake: Amount(e.config.min_stake),
         },
         OfController::ComponentRegisteredFilter(e) => ChainEvent::ComponentRegistered {
             owner: account(e.owner),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use selion_api::commit::PoolId;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{self, Claim, Hub};
@@ -146,6 +147,7 @@ pub async fn run(
         config: Arc::new(config),
     };
     let mut tasks = start_edges(&app, &terms, keys, address, &edges).await?;
+    tasks.spawn(watch_authority(log.clone(), core.clone(), edges.clone()));
     tracing::info!(%address, pool = %terms.id.controller, fence = ?log.position().fence, "the controller is ready");
     let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
     let serving = axum::serve(listener, service).with_graceful_shutdown(edges.clone().cancelled_owned());
@@ -196,6 +198,7 @@ async fn start_edges(
         fence: app.log.position().fence,
         anchor_ms: app.config.anchor_ms,
         claim_ms: app.config.claim_ms,
+        agents_back: agents_back(app),
         public_url: Some(public_url),
         clock: app.clock,
     };
@@ -220,6 +223,35 @@ async fn start_edges(
     Ok(tasks)
 }
 
+/// Nodes that do not come back are entered as lost soon after the start, so this comes true by itself.
+fn agents_back(app: &App) -> Arc<dyn Fn() -> bool + Send + Sync> {
+    let (hub, log) = (app.hub.clone(), app.log.clone());
+    Arc::new(move || {
+        let expected = log.read(|state| state.nodes.values().filter(|node| node.linked).count());
+        hub.live().links >= expected
+    })
+}
+
+/// Ends this controller once a final block says that authority has passed to another epoch.
+async fn watch_authority(log: Sequencer, core: CancellationToken, stop: CancellationToken) {
+    let mut batches = log.subscribe();
+    loop {
+        let passed = log.read(|state| {
+            let epoch = state.pool.as_ref().map(|pool| pool.epoch);
+            epoch.filter(|epoch| *epoch > state.fence.epoch)
+        });
+        if let Some(epoch) = passed {
+            tracing::error!(epoch, "authority has passed on: the controller of the new epoch decides. Stopping");
+            core.cancel();
+            return;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            batch = batches.recv() => if matches!(batch, Err(RecvError::Closed)) { return },
+        }
+    }
+}
+
 fn head_signer(
     keys: Arc<Keys>,
     pool: PoolId,
@@ -237,7 +269,7 @@ fn on_claim(core: CancellationToken) -> Box<dyn Fn(Claim) + Send + Sync> {
             tracing::error!(
                 %node, size = head.head.size, theirs = %head.head.root, ?ours,
                 "an agent holds a head that this log does not extend: this is a restored backup, or two controllers \
-                 signed. Stopping; restore the newer data directory, or pass authority to a new epoch"
+                 signed. Stopping; restore the newer data directory"
             );
             core.cancel();
         }

@@ -230,12 +230,8 @@ impl Agent {
     async fn close_interrupted(&mut self) -> Result<(), AgentError> {
         let (open, ended) = self.book.outbox().members();
         for report in &open {
-            let runs = matches!(report.event, MemberEvent::Running | MemberEvent::Metered);
-            let event = if runs {
-                MemberEvent::Exited { code: 137, outputs: None }
-            } else {
-                MemberEvent::Failed { reason: Reason::RuntimeFailed }
-            };
+            // Not an exit of the command: the provider's side failed it, whatever it was doing.
+            let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };
             let key = MemberKey::of_report(report);
             self.shared.logs.push(
                 key,

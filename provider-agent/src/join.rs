@@ -1,6 +1,6 @@
 //! Joining a pool: provider with stake, node key, offer; each only if the chain does not have it yet.
 
-use selion_api::{Account, Address, Amount, Hash32, NodeId};
+use selion_api::{Account, Address, Amount, Hash32, NodeId, NodeSpec};
 use selion_contracts::{BlockTag, Pool, PoolError, Rpc, RpcError, Signer, SignerError};
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub enum JoinError {
     Pool(#[from] PoolError),
     /// The owner's key is not on this box.
     #[error(
-        "provider {wanted} must sign, but the key here is {here}'s; register node {node} with the owner's own wallet, or leave `provider` unset"
+        "provider {wanted} must sign, but the key here is {here}'s; register node {node} and set its offer {spec_hash} with the owner's own wallet, or leave `provider` unset"
     )]
     NotOurKey {
         /// As configured.
@@ -37,6 +37,8 @@ pub enum JoinError {
         here: Account,
         /// The node to register.
         node: NodeId,
+        /// The offer to set.
+        spec_hash: Hash32,
     },
     /// The node key is bound to another owner.
     #[error("node {node} belongs to provider {owner}; use that provider's key, or a new --state-dir")]
@@ -108,7 +110,7 @@ pub async fn join(config: &Config) -> Result<Joined, JoinError> {
     node.book.pin_pool(selion_api::commit::PoolId { chain_id: pool.chain_id, controller: address })?;
     let owner = provider_key(&node.book)?;
     if owner.account() != node.spec.provider {
-        return Err(JoinError::NotOurKey { wanted: node.spec.provider, here: owner.account(), node: node.spec.node });
+        return registered_by_owner(&pool, &node.spec, owner.account()).await;
     }
     let mut joining = Joining { config, pool, owner, sent: Vec::new() };
     joining.provider().await?;
@@ -116,6 +118,17 @@ pub async fn join(config: &Config) -> Result<Joined, JoinError> {
     let spec_hash = node.spec.hash();
     joining.offer(node.spec.node, spec_hash, node.spec.classes()).await?;
     Ok(Joined { node: node.spec.node, provider: node.spec.provider, spec_hash, transactions: joining.sent })
+}
+
+/// The owner's wallet is elsewhere: it must have registered the node and set this very offer already.
+async fn registered_by_owner(pool: &Pool, spec: &NodeSpec, here: Account) -> Result<Joined, JoinError> {
+    let known = pool.node(spec.node, BlockTag::Latest).await?;
+    let offer = pool.offer(spec.node, BlockTag::Latest).await?;
+    let spec_hash = spec.hash();
+    if known.provider != Some(spec.provider) || offer.is_none_or(|offer| offer.spec_hash != spec_hash) {
+        return Err(JoinError::NotOurKey { wanted: spec.provider, here, node: spec.node, spec_hash });
+    }
+    Ok(Joined { node: spec.node, provider: spec.provider, spec_hash, transactions: Vec::new() })
 }
 
 struct Joining<'a> {

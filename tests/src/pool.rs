@@ -8,7 +8,7 @@ use selion_client::Client;
 use selion_contracts::Rpc;
 use tempfile::TempDir;
 
-use crate::process::{Part, run};
+use crate::process::{Part, run, until};
 
 /// A chain with a pool's contracts on it. Controllers and agents are started as a test needs them.
 pub struct Pool {
@@ -97,6 +97,8 @@ impl Pool {
         let address = ready["address"].as_str().context("an address")?.to_owned();
         let url = format!("http://{address}");
         let client = Client::new(&url)?;
+        // Its first start has the pool's first block to enter.
+        until("the controller to be ready", async || Ok(client.ready().await.ok())).await?;
         Ok(Controller { part, address, url, client })
     }
 

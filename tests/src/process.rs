@@ -81,7 +81,8 @@ impl Ended {
 pub async fn run<S: AsRef<OsStr>>(home: &Path, args: impl IntoIterator<Item = S>) -> Result<Ended> {
     let mut command = selion(home, args)?;
     let shown = format!("{:?}", command.as_std());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A server that starts although it should not is ended by the test's end at the latest.
+    command.args(["--parent", &std::process::id().to_string()]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ended = timeout(PATIENCE, command.output()).await.with_context(|| format!("{shown} did not end"))??;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok(Ended { code: ended.status.code(), out: text(ended.stdout), err: text(ended.stderr) })

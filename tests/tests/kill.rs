@@ -123,7 +123,7 @@ async fn after_every_kill_what_was_acknowledged_stands_once_and_is_answered_as_b
     assert_eq!(ids.len() as u64, ROUNDS * REQUESTS, "one lease for each key");
     for id in &ids {
         let lease = renter.client.wait(*id, LeaseState::Ended, PATIENCE).await.with_context(|| id.to_string())?;
-        assert_eq!((lease.reason, lease.attempt), (Some(Reason::Completed), 1), "{id} ran once, to its end");
+        assert_eq!((lease.reason, lease.attempt), (Some(Reason::Completed), 1), "{id} ran once, to its end: {lease:?}");
     }
     let leases = renter.client.leases(&EVERYTHING).await?.leases;
     assert_eq!(leases.len(), ids.len(), "no lease but those that were asked for");

@@ -8,7 +8,7 @@ use crate::lease::NearestMiss;
 /// Everything that is not success.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Problem {
-    /// A page that explains the code.
+    /// A URI that names the code: `urn:selion:problem:<code>`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Short sentence, the same for every problem of this code.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::agent::Fence;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::Refusal;
-use selion_api::{Account, Amount, NodeId, Reason};
+use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
 
 use crate::effect::Answer;
 use crate::ledger::Pocket;
@@ -41,6 +41,7 @@ impl Step<'_> {
                 if let Some(known) = self.state.providers.get_mut(provider) {
                     known.stake = *stake;
                 }
+                self.reblock_all(|owner| owner == Some(*provider));
             }
             ChainEvent::NodeRegistered { node, provider } => {
                 self.node_entry(*node).provider = Some(*provider);
@@ -92,6 +93,7 @@ impl Step<'_> {
             allow_simulated,
             allow_unsandboxed,
             finality_depth,
+            min_stake,
         } = event
         else {
             return;
@@ -106,6 +108,7 @@ impl Step<'_> {
             allow_simulated: *allow_simulated,
             allow_unsandboxed: *allow_unsandboxed,
             finality_depth: *finality_depth,
+            min_stake: *min_stake,
             authority: *authority,
             epoch: FIRST_EPOCH,
             anchored: 0,
@@ -133,13 +136,19 @@ impl Step<'_> {
                 self.thaw(*renter);
             }
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == self.state.delegate => {
-                let grant = KeyGrant { cap: *cap, until: *until };
+                // A spend of a key tells what is left of its cap, also while the key is revoked and not yet dead: that
+                // gives it no new life.
+                let revoked = self.state.grants.get(renter).is_some_and(|grant| grant.revoked);
+                let grant = KeyGrant { cap: *cap, until: *until, revoked };
                 self.state.grants.insert(*renter, grant);
                 self.touched.accounts.insert(*renter);
             }
             ChainEvent::KeyRevoked { renter, key, .. } if *key == self.state.delegate => {
-                self.state.grants.remove(renter);
+                if let Some(grant) = self.state.grants.get_mut(renter) {
+                    grant.revoked = true;
+                }
                 self.touched.accounts.insert(*renter);
+                self.end_all_of(*renter, Reason::PaymentRequired);
             }
             ChainEvent::Thawed { renter, amount, .. } => {
                 self.state.books.entry(*renter).or_default().thawing = *amount;
@@ -159,12 +168,19 @@ impl Step<'_> {
                 let left = self.leave(*renter, first, *paid);
                 let books = self.state.books.entry(*renter).or_default();
                 books.claimed = books.claimed.saturating_add(left);
-                if let Some(key) = self.state.grants.get_mut(renter) {
-                    key.cap = key.cap.saturating_sub(*paid);
-                }
                 self.touched.accounts.extend([*renter, *provider]);
             }
             _ => {}
+        }
+    }
+
+    /// Ends what the renter runs: nothing more can be signed for it, and what ran so far is still paid.
+    fn end_all_of(&mut self, renter: Account, reason: Reason) {
+        let leases = self.state.leases.iter();
+        let theirs: Vec<LeaseId> =
+            leases.filter(|(_, lease)| lease.request.renter == renter).map(|(id, _)| *id).collect();
+        for id in theirs {
+            self.end(id, reason, false);
         }
     }
 

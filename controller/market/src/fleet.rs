@@ -67,9 +67,13 @@ pub fn blocked(state: &State, node: &Node) -> Option<Reason> {
     let Some(terms) = &state.pool else {
         return Some(Reason::NodeNotSchedulable);
     };
-    let Some(provider) = node.provider.filter(|owner| state.providers.contains_key(owner)) else {
+    let owner = node.provider.and_then(|owner| Some((owner, state.providers.get(&owner)?.stake)));
+    let Some((provider, stake)) = owner else {
         return Some(Reason::UnknownNode);
     };
+    if stake < terms.min_stake {
+        return Some(Reason::StakeTooLow);
+    }
     let Some(offer) = node.offer else {
         return Some(Reason::OfferClosed);
     };

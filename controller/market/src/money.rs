@@ -28,7 +28,7 @@ fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> TimeMs {
 /// for, and before it ends.
 pub(crate) fn covers(state: &State, request: &LeaseRequest, total: Amount, at: TimeMs) -> Result<(), Uncovered> {
     let renter = request.renter;
-    let key = state.grants.get(&renter);
+    let key = state.grants.get(&renter).filter(|key| !key.revoked);
     let promised = state.ledger.holds(Pocket::Reserved(renter)).saturating_add(state.ledger.owed_by(renter));
     let signable = key.map_or(Amount::ZERO, |key| key.cap.saturating_sub(promised));
     let have = state.ledger.holds(Pocket::Free(renter)).min(signable);

@@ -113,6 +113,10 @@ impl Step<'_> {
         if self.state.chain_broken {
             return Err(plain(Reason::ChainBroken));
         }
+        if self.state.pool.as_ref().is_some_and(|pool| pool.epoch != self.state.fence.epoch) {
+            // Authority has passed on: what is granted here could be paid by nobody.
+            return Err(plain(Reason::StaleFence));
+        }
         let Some(lease) = self.state.leases.get(&id) else {
             return Err(plain(Reason::NoSuchLease));
         };

@@ -80,6 +80,8 @@ pub struct PoolTerms {
     pub allow_unsandboxed: bool,
     /// Blocks on top that make a block final.
     pub finality_depth: u32,
+    /// Least stake of a provider whose nodes may be leased.
+    pub min_stake: Amount,
     /// Current authority.
     pub authority: Account,
     /// Its epoch.
@@ -153,6 +155,8 @@ pub struct KeyGrant {
     pub cap: Amount,
     /// When it ends.
     pub until: TimeMs,
+    /// Revoked: it pays for what ran, and for nothing new.
+    pub revoked: bool,
 }
 
 /// What the chain says came and went for a renter.

@@ -14,8 +14,8 @@ use crate::sequencer::SubmitError;
 
 /// Media type of every problem (RFC 9457).
 pub const PROBLEM_JSON: &str = "application/problem+json";
-/// Where the codes are explained.
-const PAGES: &str = "https://selion.dev/problems/";
+/// What the code is appended to: a name, not a page.
+const PAGES: &str = "urn:selion:problem:";
 
 /// A problem. The cause of an inner failure goes to the log, never to the caller.
 #[derive(Debug)]
@@ -409,6 +409,7 @@ fn refused(reason: Reason) -> Face {
         | R::OwnerReclaimed
         | R::OfferClosed
         | R::SpecMismatch
+        | R::StakeTooLow
         | R::StaleReport
         | R::NotAssigned
         | R::StopUnconfirmed => (S::CONFLICT, "ask again without naming the node, or with a wait_ms", true),

@@ -83,6 +83,7 @@ impl Life {
             fence: log.position().fence,
             anchor_ms: 3_600_000,
             claim_ms: 3_600_000,
+            agents_back: Arc::new(|| true),
             public_url: Some(URL.into()),
             clock,
         };

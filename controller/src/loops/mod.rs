@@ -85,6 +85,9 @@ pub struct Parts {
     pub anchor_ms: u64,
     /// How long a signed voucher may stay unclaimed, in milliseconds.
     pub claim_ms: u64,
+    /// Whether every node that the log holds as linked is linked to this process. Before that an agent may still show
+    /// that this log is a restored copy, and an anchor of it could not be taken back.
+    pub agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where others reach this controller; `None`: not registered.
     pub public_url: Option<String>,
     /// The time.
@@ -212,6 +215,9 @@ async fn run_anchors(parts: Parts, wake: Wake, desk: Desk, stop: CancellationTok
         let (parts, desk) = (parts.clone(), desk.clone());
         let (asked, news) = (asked.clone(), news.clone());
         async move {
+            if !(parts.agents_back)() {
+                return Ok(None);
+            }
             let anchored = parts.log.read(|state| state.pool.as_ref().map_or(0, |pool| pool.anchored));
             let want = if asked.take() { u64::MAX } else { news.load(Ordering::Acquire) };
             let (office, now) = (parts.office(), (parts.clock)());

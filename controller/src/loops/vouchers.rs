@@ -42,8 +42,8 @@ pub enum Unfit {
         /// In State.
         billed: Amount,
     },
-    /// The renter granted nothing, or revoked it.
-    #[error("the renter has no grant for the pool's delegate; the renter must grant it again")]
+    /// The renter granted nothing to this delegate.
+    #[error("the renter has no grant for the pool's delegate")]
     NoGrant,
     /// The grant ended before the use that is to be paid.
     #[error("the renter's grant ended at {until:?}, use goes to {used_through:?}; the renter must extend it")]
@@ -196,12 +196,13 @@ mod tests {
             allow_simulated: true,
             allow_unsandboxed: true,
             finality_depth: 0,
+            min_stake: Amount(0),
             authority: office().authority,
             epoch: 3,
             anchored: 0,
         });
         state.billed.insert((RENTER, PROVIDER), Amount(100));
-        let grant = KeyGrant { cap: Amount(1_000), until: TimeMs(5_000) };
+        let grant = KeyGrant { cap: Amount(1_000), until: TimeMs(5_000), revoked: false };
         state.grants.insert(RENTER, grant);
         state
     }

@@ -50,8 +50,8 @@ pub enum CheckError {
     /// The log is shorter than what was promised.
     #[error(
         "the log has {local} entries, but {anchored} are anchored on chain: this data directory is a restored backup or \
-         a copy that stayed behind. Restore the newer copy of the data directory; if it is lost, pass authority to a new \
-         key, which starts a new epoch, and keep this copy for the auditors"
+         a copy that stayed behind. Restore the newer copy of the data directory; if it is lost, this pool's log cannot go \
+         on: make a new pool, let providers claim the vouchers that their agents hold, and keep this copy for the auditors"
     )]
     Shorter {
         /// Entries here.
@@ -63,7 +63,8 @@ pub enum CheckError {
     #[error(
         "the log's first {anchored} entries are not those that are anchored on chain: this data directory was restored \
          from a backup and written since, or belongs to another pool. Restore the copy that was anchored; if it is lost, \
-         pass authority to a new key, which starts a new epoch, and keep this copy for the auditors"
+         this pool's log cannot go on: make a new pool, let providers claim the vouchers that their agents hold, and keep \
+         this copy for the auditors"
     )]
     Differs {
         /// Entries anchored.

@@ -30,6 +30,10 @@ pub struct Loaded {
 /// [`StoreError::Corrupt`] naming the entry, if the log does not replay to itself.
 pub async fn load(store: &Store) -> Result<Loaded, StoreError> {
     let size = entry::size(&store.readers).await?;
+    // A snapshot would hide damage to the entries that it stands for, and those are published.
+    if let Some(seq) = entry::first_damaged(&store.readers).await? {
+        return Err(StoreError::Corrupt(format!("entry {seq}: it is not what was committed")));
+    }
     let mut loaded = match snapshot(store).await? {
         Some(loaded) if loaded.state.next_seq <= size => loaded,
         _ => Loaded { state: State::new(), tree: Tree::default() },

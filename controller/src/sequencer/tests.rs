@@ -55,6 +55,7 @@ fn opened() -> Input {
         allow_simulated: true,
         allow_unsandboxed: true,
         finality_depth: 0,
+        min_stake: Amount(0),
     };
     block(1, vec![event])
 }

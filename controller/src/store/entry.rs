@@ -1,8 +1,10 @@
 //! Table `entry`: the log itself.
 
+use futures::TryStreamExt;
 use selion_api::Hash32;
 use selion_api::agent::SignedHead;
 use selion_api::rest::LoggedEntry;
+use selion_log::leaf_hash;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::{fixed, int, uint, undecodable};
@@ -45,6 +47,20 @@ pub async fn bytes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<V
 pub async fn leaves(db: &SqlitePool, size: u64) -> sqlx::Result<Vec<Hash32>> {
     let rows = sqlx::query("select leaf from entry where seq < $1 order by seq").bind(int(size)).fetch_all(db).await?;
     rows.into_iter().map(|row| fixed(&row.get::<Vec<u8>, _>("leaf")).map(Hash32)).collect()
+}
+
+/// The first entry that is missing, or whose bytes are not those of its leaf any more. Reads the whole log.
+pub async fn first_damaged(db: &SqlitePool) -> sqlx::Result<Option<u64>> {
+    let mut rows = sqlx::query("select seq, bytes, leaf from entry order by seq").fetch(db);
+    let mut next = 0;
+    while let Some(row) = rows.try_next().await? {
+        let (bytes, leaf): (&[u8], &[u8]) = (row.get("bytes"), row.get("leaf"));
+        if uint(row.get("seq")) != next || leaf_hash(bytes).0 != *leaf {
+            return Ok(Some(next));
+        }
+        next += 1;
+    }
+    Ok(None)
 }
 
 /// Up to `limit` entries from `from` on, as published.

@@ -17,8 +17,8 @@ pub mod work;
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection, SqlitePool};
 
 /// The database: one writer connection, many readers.
 #[derive(Clone)]
@@ -72,7 +72,14 @@ impl Store {
             let remedy = remedy(&source);
             StoreError::Open { path: path.display().to_string(), source, remedy }
         };
-        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(opened)?;
+        // SQLite ends a transaction by itself when the disk is full, which sqlx does not notice: it would refuse every
+        // later one. Such a connection is replaced.
+        let writer = SqlitePoolOptions::new()
+            .max_connections(1)
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+            .connect_with(options.clone())
+            .await
+            .map_err(opened)?;
         sqlx::migrate!("./migrations").run(&writer).await.map_err(|error| opened(error.into()))?;
         let readers =
             SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(opened)?;

@@ -7,14 +7,17 @@ use super::{int, uint};
 
 /// Starts a new term under `epoch` and returns the fence. A lower epoch than the stored one is not taken: `None`.
 pub async fn raise(db: &SqlitePool, epoch: u32) -> sqlx::Result<Option<Fence>> {
+    // A statement that returns rows has not committed when the row is here; on a full disk it never does.
+    let mut tx = db.begin_with("BEGIN IMMEDIATE").await?;
     let row = sqlx::query(
         "insert into fence (one, epoch, term) values (1, $1, 1) \
          on conflict (one) do update set epoch = $1, term = term + 1 where epoch <= $1 \
          returning epoch, term",
     )
     .bind(i64::from(epoch))
-    .fetch_optional(db)
+    .fetch_optional(&mut *tx)
     .await?;
+    tx.commit().await?;
     Ok(row.map(|row| Fence { epoch, term: uint(row.get("term")) }))
 }
 

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use selion_api::Reason;
 use selion_api::agent::LogSource;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{DatasetMount, Lease, LogLine};
 use selion_api::slice::Sandbox;
+use selion_api::{IsolationClass, Reason};
 use serde_json::{Value, json};
 
 use super::data::Data;
@@ -37,6 +37,10 @@ pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> 
         ram_bytes: selion_api::lease::default_ram_bytes(),
     };
     let mut wanted = request(vec![member], command);
+    if own {
+        // Who brings a program may have a real GPU for it.
+        wanted.classes = IsolationClass::ALL.to_vec();
+    }
     wanted.datasets = vec![DatasetMount { cid: data.cid.clone(), mount: MOUNT.to_owned() }];
     let asked = renter.ask(wanted).await.expecting("a MIG slice to be leased")?;
     let tail = Tail::follow(&renter.client, asked.id);

@@ -67,6 +67,7 @@ impl Book {
             allow_simulated: true,
             allow_unsandboxed: true,
             finality_depth: 0,
+            min_stake: Amount(0),
         }]);
         let spec = spec();
         book.block(vec![

@@ -70,6 +70,7 @@ fn chain_events() -> Vec<ChainEvent> {
             allow_simulated: true,
             allow_unsandboxed: false,
             finality_depth: u32::MAX,
+            min_stake: Amount(0),
         },
         ChainEvent::ComponentRegistered {
             owner: RENTER,

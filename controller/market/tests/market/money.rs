@@ -144,21 +144,26 @@ fn thawing_takes_only_what_no_lease_counts_on_and_the_rest_later() {
 }
 
 #[test]
-fn a_claim_settles_what_is_owed_and_uses_up_the_cap() {
+fn a_claim_settles_what_is_owed_and_is_taken_off_the_cap_once() {
     let mut pool = Pool::small();
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
     pool.run_up(id);
     pool.now += HOUR;
     pool.report(id, 0, MemberEvent::Exited { code: 0, outputs: None }, HOUR);
-    pool.block(vec![ChainEvent::Claimed {
-        provider: provider(1),
-        renter: renter(1),
-        cumulative: Amount(TOKEN),
-        paid: Amount(TOKEN),
-    }]);
+    // The vault tells what is left of the cap in the transaction of the claim.
+    let (left, until) = (Amount(999 * TOKEN), pool.state.grants[&renter(1)].until);
+    pool.block(vec![
+        ChainEvent::KeyGranted { renter: renter(1), key: DELEGATE, cap: left, until },
+        ChainEvent::Claimed {
+            provider: provider(1),
+            renter: renter(1),
+            cumulative: Amount(TOKEN),
+            paid: Amount(TOKEN),
+        },
+    ]);
     assert_eq!(holds(&pool, Pocket::Owed(renter(1), provider(1))), 0);
     assert_eq!(pool.state.books[&renter(1)].claimed, Amount(TOKEN));
-    assert_eq!(pool.state.grants[&renter(1)].cap, Amount(999 * TOKEN));
+    assert_eq!(pool.state.grants[&renter(1)].cap, left);
     assert_eq!(pool.state.billed[&(renter(1), provider(1))], Amount(TOKEN));
 }
 
@@ -191,6 +196,41 @@ fn blocks_rise_and_the_first_terms_stay() {
         allow_simulated: false,
         allow_unsandboxed: false,
         finality_depth: 1,
+        min_stake: Amount(0),
     }]);
     assert_eq!(pool.state.pool, terms);
+}
+
+#[test]
+fn a_revoked_key_pays_for_what_ran_and_for_nothing_new_also_when_a_claim_tells_its_cap() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    pool.run_up(id);
+    pool.now += HOUR / 4;
+    let dead_from = TimeMs(pool.now + HOUR);
+    pool.block(vec![ChainEvent::KeyRevoked { renter: renter(1), key: DELEGATE, dead_from }]);
+    assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ending, Some(Reason::PaymentRequired)));
+    let end = pool.report(id, 0, MemberEvent::Stopped { outputs: None }, HOUR / 4);
+    assert_eq!(vouchers(&end.effects)[0].cumulative, Amount(TOKEN / 4));
+    // The vault tells what is left of the cap with every claim, of a revoked key too.
+    let (until, cap) = (TimeMs(pool.now + 1000 * HOUR), Amount(999 * TOKEN));
+    pool.block(vec![ChainEvent::KeyGranted { renter: renter(1), key: DELEGATE, cap, until }]);
+    assert_eq!(pool.refusal(ask(renter(1), &[SliceWant::Whole])).reason, Reason::PaymentRequired);
+}
+
+#[test]
+fn an_owner_whose_stake_fell_below_the_minimum_gets_no_lease() {
+    let mut pool = Pool::small();
+    pool.block(vec![ChainEvent::StakeChanged { provider: provider(1), stake: Amount(4) }]);
+    assert_eq!(pool.refusal(ask(renter(1), &[SliceWant::Whole])).reason, Reason::StakeTooLow);
+    pool.block(vec![ChainEvent::StakeChanged { provider: provider(1), stake: Amount(5) }]);
+    pool.lease(ask(renter(1), &[SliceWant::Whole]));
+}
+
+#[test]
+fn nothing_is_granted_once_authority_has_passed_on() {
+    let mut pool = Pool::small();
+    pool.block(vec![ChainEvent::AuthorityChanged { epoch: 2, authority: selion_api::Account([8; 20]) }]);
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Waiting, Some(Reason::StaleFence)));
 }

@@ -160,6 +160,7 @@ impl Pool {
             allow_simulated,
             allow_unsandboxed,
             finality_depth: 0,
+            min_stake: Amount(5),
         }]);
         pool
     }

@@ -162,6 +162,7 @@ fn crown(world: &World, authority: &Key) {
         allow_simulated: true,
         allow_unsandboxed: true,
         finality_depth: 0,
+        min_stake: selion_api::Amount(0),
         authority: account,
         epoch: OURS.epoch,
         anchored: 0,

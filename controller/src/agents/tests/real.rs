@@ -123,6 +123,7 @@ fn block(authority: Account, key: &Key) -> Block {
                 allow_simulated: true,
                 allow_unsandboxed: true,
                 finality_depth: 0,
+                min_stake: Amount(0),
             },
             ChainEvent::ProviderRegistered { provider: PROVIDER, payout: Address([3; 20]), stake: Amount(1) },
             ChainEvent::NodeRegistered { node: spec.node, provider: PROVIDER },

@@ -166,6 +166,7 @@ impl Pool {
                 allow_simulated: true,
                 allow_unsandboxed: true,
                 finality_depth: 0,
+                min_stake: Amount(0),
             },
             ChainEvent::ProviderRegistered { provider: OWNER, payout: Address(OWNER.0), stake: Amount(1_000_000) },
             ChainEvent::NodeRegistered { node: NODE, provider: OWNER },
