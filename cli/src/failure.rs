@@ -169,12 +169,15 @@ impl From<ClientError> for Failure {
 
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
-        let (exit, code) = match &error {
-            RpcError::BadUrl { .. } => (Exit::Usage, "bad_chain_url"),
-            RpcError::Reverted { .. } => (Exit::Conflict, "contract_refused"),
-            _ => (Exit::Server, "chain_unreachable"),
+        const NODE: &str = "check --chain-rpc, and that the chain's node runs";
+        let (exit, code, suggestion) = match &error {
+            RpcError::BadUrl { .. } => (Exit::Usage, "bad_chain_url", NODE),
+            RpcError::Reverted { .. } => {
+                (Exit::Conflict, "contract_refused", "the contract's reason says what to change")
+            }
+            _ => (Exit::Server, "chain_unreachable", NODE),
         };
-        Self::new(exit, code, chain(&error), "check --chain-rpc, and that the chain's node runs")
+        Self::new(exit, code, chain(&error), suggestion)
     }
 }
 
