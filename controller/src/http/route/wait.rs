@@ -54,8 +54,9 @@ pub(in crate::http) async fn wait(
     let lapses = tokio::time::sleep(Duration::from_millis(timeout_ms));
     tokio::pin!(lapses);
     loop {
-        let lease = own(&app, renter.account, id).await?;
+        // The lease after its events: it is never older than the state that they say was reached.
         let events = rows::lease_events(&app.store.readers, id, None).await?;
+        let lease = own(&app, renter.account, id).await?;
         match judge(&lease, &events, query.state) {
             Standing::Reached => return Ok(Answer(lease)),
             Standing::Unreachable => return Err(Problem::Unreachable(id, lease.state, lease.reason)),
