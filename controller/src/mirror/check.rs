@@ -192,7 +192,7 @@ mod tests {
         let error = verify_log(&local(9, 1), &anchor(10)).unwrap_err();
         assert!(matches!(error, CheckError::Shorter { .. }));
         let text = error.to_string();
-        assert!(text.contains("restored backup") && text.contains("new epoch"), "{text}");
+        assert!(text.contains("restored backup") && text.contains("make a new pool"), "{text}");
     }
 
     #[test]
