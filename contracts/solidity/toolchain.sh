@@ -8,6 +8,6 @@ for candidate in node_modules/@foundry-rs/forge-*/bin/forge; do
   [ -x "$candidate" ] && FORGE="$PWD/$candidate"
 done
 if [ -z "$FORGE" ]; then
-  echo "no forge binary in node_modules for this platform; remove node_modules and run npm ci, or use Linux, macOS or Windows on x86-64 or arm64" >&2
+  echo "no forge binary in node_modules for this platform; remove node_modules and run npm ci, or use Linux on x86-64" >&2
   exit 1
 fi
