@@ -6,7 +6,7 @@ use std::time::Duration;
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::{Hash32, TimeMs};
 use selion_log::Entry;
-use selion_market::{Input, Stamp, State, step};
+use selion_market::{Answer, Input, Stamp, State, step};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -77,8 +77,9 @@ impl Writer {
             self.draft(Input::Tick, &mut drafted, &mut pending);
         }
         for job in jobs {
-            privates.extend(job.private);
             let first = self.draft(job.input, &mut drafted, &mut pending);
+            // What a refused request would have run is nobody's business.
+            privates.extend(job.private.filter(|_| matches!(first.answer(), Answer::Created(_))));
             replies.push((job.reply, first));
         }
         match self.commit(&drafted, pending, &privates).await {

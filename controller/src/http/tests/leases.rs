@@ -65,6 +65,22 @@ async fn a_refusal_names_its_reason_the_nearest_miss_and_is_counted() {
 }
 
 #[tokio::test]
+async fn what_a_lease_runs_is_kept_and_what_a_refused_request_would_have_run_is_not() {
+    let (_dir, pool) = pool().await;
+    let works = async || {
+        let count = sqlx::query_scalar::<_, i64>("select count(*) from work");
+        count.fetch_one(&pool.app.store.readers).await.unwrap()
+    };
+    let mut dear = want();
+    dear["max_rate"] = json!("1");
+    let reply = pool.post(&pool.alice(), "/v1/leases", &[("idempotency-key", "a")], &dear).await;
+    assert_eq!(reply.fault(), (409, "price_above_max".to_owned()));
+    assert_eq!(works().await, 0);
+    pool.lease(&pool.alice(), "b").await;
+    assert_eq!(works().await, 1);
+}
+
+#[tokio::test]
 async fn pages_of_leases_joined_by_their_tokens_are_the_list() {
     let (_dir, pool) = pool().await;
     let alice = pool.alice();
