@@ -15,6 +15,8 @@ pub mod project;
 mod run;
 pub mod sequencer;
 pub mod store;
+#[cfg(test)]
+mod testing;
 
 pub use app::{App, wall_clock};
 pub use run::{RunError, run};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::commit::PoolId;
+use selion_market::State;
 use tokio::net::TcpListener;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -226,21 +227,19 @@ async fn start_edges(
 /// Nodes that do not come back are entered as lost soon after the start, so this comes true by itself.
 fn agents_back(app: &App) -> Arc<dyn Fn() -> bool + Send + Sync> {
     let (hub, log) = (app.hub.clone(), app.log.clone());
-    Arc::new(move || {
-        let expected = log.read(|state| state.nodes.values().filter(|node| node.linked).count());
-        hub.live().links >= expected
-    })
+    Arc::new(move || log.read(|state| are_back(state, hub.live().links)))
+}
+
+/// Whether `links` to this process are as many as the nodes that the log holds as linked.
+fn are_back(state: &State, links: usize) -> bool {
+    links >= state.nodes.values().filter(|node| node.linked).count()
 }
 
 /// Ends this controller once a final block says that authority has passed to another epoch.
 async fn watch_authority(log: Sequencer, core: CancellationToken, stop: CancellationToken) {
     let mut batches = log.subscribe();
     loop {
-        let passed = log.read(|state| {
-            let epoch = state.pool.as_ref().map(|pool| pool.epoch);
-            epoch.filter(|epoch| *epoch > state.fence.epoch)
-        });
-        if let Some(epoch) = passed {
+        if let Some(epoch) = log.read(passed_on) {
             tracing::error!(epoch, "authority has passed on: the controller of the new epoch decides. Stopping");
             core.cancel();
             return;
@@ -250,6 +249,12 @@ async fn watch_authority(log: Sequencer, core: CancellationToken, stop: Cancella
             batch = batches.recv() => if matches!(batch, Err(RecvError::Closed)) { return },
         }
     }
+}
+
+/// The epoch to which authority has passed, if it is above the one under which this log is continued.
+fn passed_on(state: &State) -> Option<u32> {
+    let epoch = state.pool.as_ref().map(|pool| pool.epoch);
+    epoch.filter(|epoch| *epoch > state.fence.epoch)
 }
 
 fn head_signer(
@@ -284,3 +289,7 @@ fn make_private(dir: &Path) -> io::Result<()> {
     fs::write(&probe, b"")?;
     fs::remove_file(probe)
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -113,6 +113,8 @@ pub async fn join(config: &Config) -> Result<Joined, JoinError> {
         return registered_by_owner(&pool, &node.spec, owner.account()).await;
     }
     let mut joining = Joining { config, pool, owner, sent: Vec::new() };
+    // Before anything is funded, staked or sent: a wallet that may not have this node pays for nothing.
+    joining.not_anothers(node.spec.node).await?;
     joining.provider().await?;
     joining.node(node.spec.node, node.book.node_key()).await?;
     let spec_hash = node.spec.hash();
@@ -125,7 +127,10 @@ async fn registered_by_owner(pool: &Pool, spec: &NodeSpec, here: Account) -> Res
     let known = pool.node(spec.node, BlockTag::Latest).await?;
     let offer = pool.offer(spec.node, BlockTag::Latest).await?;
     let spec_hash = spec.hash();
-    if known.provider != Some(spec.provider) || offer.is_none_or(|offer| offer.spec_hash != spec_hash) {
+    if let Some(owner) = known.provider.filter(|owner| *owner != spec.provider) {
+        return Err(JoinError::OtherOwner { node: spec.node, owner });
+    }
+    if known.provider.is_none() || offer.is_none_or(|offer| offer.spec_hash != spec_hash) {
         return Err(JoinError::NotOurKey { wanted: spec.provider, here, node: spec.node, spec_hash });
     }
     Ok(Joined { node: spec.node, provider: spec.provider, spec_hash, transactions: Vec::new() })
@@ -139,6 +144,14 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
+    /// Refuses a node that the chain has as another owner's.
+    async fn not_anothers(&self, node: NodeId) -> Result<(), JoinError> {
+        match self.pool.node(node, BlockTag::Latest).await?.provider {
+            Some(owner) if owner != self.owner.account() => Err(JoinError::OtherOwner { node, owner }),
+            _ => Ok(()),
+        }
+    }
+
     async fn provider(&mut self) -> Result<(), JoinError> {
         let account = self.owner.account();
         if self.pool.provider(account, BlockTag::Latest).await?.is_some() {
@@ -174,14 +187,11 @@ impl Joining<'_> {
 
     async fn node(&mut self, node: NodeId, key: &Signer) -> Result<(), JoinError> {
         let record = self.pool.node(node, BlockTag::Latest).await?;
-        match record.provider {
-            Some(owner) if owner == self.owner.account() => Ok(()),
-            Some(owner) => Err(JoinError::OtherOwner { node, owner }),
-            None => {
-                let consent = self.pool.sign_node_binding(key, self.owner.account(), record.nonce)?;
-                self.send(self.pool.register_node(node, &consent)).await
-            }
+        if record.provider.is_some() {
+            return Ok(()); // ours: see `not_anothers`
         }
+        let consent = self.pool.sign_node_binding(key, self.owner.account(), record.nonce)?;
+        self.send(self.pool.register_node(node, &consent)).await
     }
 
     async fn offer(&mut self, node: NodeId, spec_hash: Hash32, classes: u8) -> Result<(), JoinError> {

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use selion_api::chain::ComponentKind;
-use selion_api::{Account, Amount, TimeMs};
+use selion_api::{Account, Amount};
 use selion_contracts::{BlockTag, Rpc, Signer, Voucher};
 use selion_market::{Pocket, Policy, State};
+use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -15,34 +17,13 @@ use super::chain::AuthoritySender;
 use super::{Asked, Loops, Parts};
 use crate::keys::Keys;
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
-use crate::mirror::pool::{PoolOptions, create_pool};
 use crate::mirror::{Finality, Mirror, chain::genesis};
 use crate::sequencer::{self, Sequencer};
 use crate::store::{Store, outbox, signed_voucher};
+use crate::testing::{ETHER, chain, pool};
+use crate::wall_clock;
 
-const ETHER: u128 = 1_000_000_000_000_000_000;
 const URL: &str = "http://127.0.0.1:7070";
-
-fn clock() -> TimeMs {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    TimeMs(u64::try_from(now.unwrap().as_millis()).unwrap())
-}
-
-/// A development chain on a free port.
-async fn chain(dir: &Path, stop: &CancellationToken) -> (String, JoinHandle<()>) {
-    let config = selion_devchain::Config {
-        listen: ([127, 0, 0, 1], 0).into(),
-        data_dir: dir.join("chain"),
-        chain_id: selion_devchain::DEFAULT_CHAIN_ID,
-    };
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let stop = stop.clone();
-    let task = tokio::spawn(async move {
-        let ready = move |address| tell.send(address).unwrap();
-        selion_devchain::serve(config, stop, ready).await.unwrap();
-    });
-    (format!("http://{}", told.await.unwrap()), task)
-}
 
 /// One life of a controller's chain side.
 struct Life {
@@ -58,6 +39,16 @@ struct Life {
 
 impl Life {
     async fn begin(dir: &Path, terms: &Terms, keys: Arc<Keys>) -> Self {
+        Self::begin_once(dir, terms, keys, Arc::new(|| true)).await
+    }
+
+    /// The same; nothing is anchored before `agents_back` says so.
+    async fn begin_once(
+        dir: &Path,
+        terms: &Terms,
+        keys: Arc<Keys>,
+        agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
+    ) -> Self {
         let (store, stop) = (Store::open(dir).await.unwrap(), CancellationToken::new());
         let local = LocalLog::read(&store, &terms.anchor).await.unwrap();
         verify_log(&local, &terms.anchor).unwrap();
@@ -69,7 +60,7 @@ impl Life {
             delegate: keys.delegate(),
             policy: Policy::default(),
             sign: Arc::new(move |head| signing.sign_head(head, &pool)),
-            clock,
+            clock: wall_clock,
         };
         let (log, writer) = Sequencer::start(parts, stop.clone()).await.unwrap();
         let mirror = Mirror::new();
@@ -83,9 +74,9 @@ impl Life {
             fence: log.position().fence,
             anchor_ms: 3_600_000,
             claim_ms: 3_600_000,
-            agents_back: Arc::new(|| true),
+            agents_back,
             public_url: Some(URL.into()),
-            clock,
+            clock: wall_clock,
         };
         let Loops { anchors, claims, mut tasks, .. } = Loops::start(&parts, &stop);
         let birth = genesis(&terms.pool).await.unwrap();
@@ -128,9 +119,8 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     std::fs::create_dir(&data).unwrap();
     let (url, chain_task) = chain(dir.path(), &chain_stop).await;
     let rpc = Rpc::new(&url).unwrap();
-    let keys = Arc::new(Keys::open(&data, None).unwrap());
-    rpc.set_balance(keys.authority(), ETHER).await.unwrap();
-    let file = create_pool(&rpc, keys.authority_signer(), &PoolOptions::development(keys.authority())).await.unwrap();
+    let (keys, file) = pool(&url, &data).await;
+    let keys = Arc::new(keys);
     let life = Life::begin(&data, &terms(&url, file.controller, &keys).await, keys.clone()).await;
     let pool = terms(&url, file.controller, &keys).await.pool;
 
@@ -142,7 +132,7 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     // A renter pays in and grants; the log sees it.
     let (renter, provider) = (Signer::random().unwrap(), Account([9; 20]));
     rpc.set_balance(renter.account(), ETHER).await.unwrap();
-    let until = clock().plus(86_400_000);
+    let until = wall_clock().plus(86_400_000);
     for call in [
         pool.mint(renter.address(), 5_000_000),
         pool.approve_vault(),
@@ -156,10 +146,16 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     life.until("the grant", |state| state.grants.contains_key(&who)).await;
 
     // A voucher with both signatures is swept in.
-    let voucher =
-        Voucher { renter: who, provider, cumulative: Amount(70_000), used_through: clock(), epoch: 1, log_size: 1 };
+    let voucher = Voucher {
+        renter: who,
+        provider,
+        cumulative: Amount(70_000),
+        used_through: wall_clock(),
+        epoch: 1,
+        log_size: 1,
+    };
     let (first, second) = life.keys.sign_voucher(voucher.digest(pool.chain_id, pool.at.vault));
-    signed_voucher::put(&life.store.writer, &voucher.signed(first, second), clock()).await.unwrap();
+    signed_voucher::put(&life.store.writer, &voucher.signed(first, second), wall_clock()).await.unwrap();
     life.claims.now();
     life.until("the claim", |state| state.books.get(&who).is_some_and(|books| books.claimed == Amount(70_000))).await;
     let (claimed, _) = pool.claimed(provider, who, BlockTag::Latest).await.unwrap();
@@ -195,6 +191,39 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     assert!(matches!(refused, Err(CheckError::NotAuthority { .. })));
     let refused = verify_chain(&url, Some(file.controller), Some(1), keys.authority(), keys.delegate()).await;
     assert!(matches!(refused, Err(CheckError::OtherChain { want: 1, .. })));
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_anchored_before_the_agents_are_back_and_then_it_is() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let (keys, file) = pool(&url, dir.path()).await;
+    let back = Arc::new(AtomicBool::new(false));
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let told = back.clone();
+    let agents_back = Arc::new(move || {
+        let back = told.load(Ordering::Acquire);
+        asks.send(back).unwrap();
+        back
+    });
+    let terms = terms(&url, file.controller, &keys).await;
+    let life = Life::begin_once(dir.path(), &terms, Arc::new(keys), agents_back).await;
+
+    // Passes follow each other: at the third question two passes are over, of which one was asked for.
+    assert_eq!(asked.recv().await, Some(false));
+    for _ in 0..2 {
+        life.anchors.now();
+        assert_eq!(asked.recv().await, Some(false));
+    }
+    let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
+    assert!(rows.iter().all(|row| row.order.kind != outbox::Kind::Anchor), "{rows:?}");
+
+    back.store(true, Ordering::Release);
+    life.anchors.now();
+    life.until("an anchor", |state| state.pool.as_ref().is_some_and(|pool| pool.anchored > 0)).await;
+    life.end().await;
     chain_stop.cancel();
     chain_task.await.unwrap();
 }

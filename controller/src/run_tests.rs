@@ -1,0 +1,105 @@
+//! When a controller may anchor and when it must end: the decisions as values, and the end of a whole controller.
+
+use selion_api::agent::Fence;
+use selion_api::{Account, Address, Amount, NodeId, TimeMs};
+use selion_contracts::{BlockTag, Pool, Rpc};
+use selion_market::State;
+use selion_market::state::{Node, PoolTerms};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::testing::{chain, pool};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A log that holds one node for each of these, linked or not.
+fn nodes(linked: &[bool]) -> State {
+    let mut state = State::default();
+    for (number, linked) in (1_u8..).zip(linked) {
+        let node = Node {
+            provider: Some(Account([9; 20])),
+            offer: None,
+            spec: None,
+            linked: *linked,
+            since: TimeMs(0),
+            paused: false,
+            last_seq: 0,
+            blocked: None,
+            held: Default::default(),
+        };
+        state.nodes.insert(NodeId([number; 20]), node);
+    }
+    state
+}
+
+#[test]
+fn agents_are_back_once_every_node_that_the_log_holds_as_linked_is_linked_here() {
+    assert!(are_back(&nodes(&[]), 0), "a log without nodes waits for none");
+    assert!(!are_back(&nodes(&[true]), 0));
+    assert!(!are_back(&nodes(&[true, true]), 1), "one of two is not all");
+    assert!(are_back(&nodes(&[true, true]), 2));
+    assert!(are_back(&nodes(&[false, false]), 0), "a lost node is not waited for");
+    assert!(!are_back(&nodes(&[false, true]), 0), "nor does it stand for another");
+}
+
+#[test]
+fn authority_has_passed_on_only_when_the_chains_epoch_is_above_the_logs() {
+    let terms = |epoch| PoolTerms {
+        token: Address([1; 20]),
+        vault: Address([2; 20]),
+        fee_bps: 200,
+        allow_simulated: true,
+        allow_unsandboxed: true,
+        finality_depth: 0,
+        min_stake: Amount(0),
+        authority: Account([3; 20]),
+        epoch,
+        anchored: 0,
+    };
+    let at = |ours, pool| passed_on(&State { fence: Fence { epoch: ours, term: 7 }, pool, ..State::default() });
+    assert_eq!(at(1, None), None, "before the pool's first block");
+    assert_eq!(at(1, Some(terms(1))), None);
+    assert_eq!(at(1, Some(terms(2))), Some(2));
+    // The new authority begins before the block that made it so is final.
+    assert_eq!(at(2, Some(terms(1))), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_controller_ends_by_itself_once_its_authority_passed_to_another_address() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let (keys, file) = pool(&url, &data).await;
+    let config = Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        data_dir: data,
+        chain_rpc: url.clone(),
+        pool: Some(file.controller),
+        poll_ms: 20,
+        ..Config::default()
+    };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(run(config.clone(), stop.clone(), |address| tell.send(address).unwrap()));
+    timeout(PATIENCE, told).await.unwrap().unwrap();
+
+    let (pool, heir) = (Pool::open(Rpc::new(&url).unwrap(), file.controller).await.unwrap(), Account([8; 20]));
+    let pass = async {
+        // The controller sends with the same key: a number that it took meanwhile is no failure.
+        while pool.authority(BlockTag::Latest).await.unwrap() != heir {
+            let _ = pool.send(keys.authority_signer(), pool.pass_authority(heir)).await;
+        }
+    };
+    timeout(PATIENCE, pass).await.unwrap();
+    let ended = timeout(PATIENCE, running).await.expect("it ends by itself").unwrap();
+    assert!(matches!(ended, Err(RunError::Deposed)), "{ended:?}");
+
+    // Nor does it begin again.
+    let again = timeout(PATIENCE, run(config, stop, |_| panic!("it may not decide"))).await.unwrap();
+    assert!(matches!(again, Err(RunError::Check(CheckError::NotAuthority { .. }))), "{again:?}");
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}

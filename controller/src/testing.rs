@@ -1,0 +1,38 @@
+//! What tests of several rooms share: the embedded development chain, and a pool on it.
+
+use std::path::Path;
+
+use selion_contracts::Rpc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::keys::Keys;
+use crate::mirror::pool::{PoolFile, PoolOptions, create_pool};
+
+/// One coin, in wei.
+pub(crate) const ETHER: u128 = 1_000_000_000_000_000_000;
+
+/// A development chain on a free port; its URL.
+pub(crate) async fn chain(dir: &Path, stop: &CancellationToken) -> (String, JoinHandle<()>) {
+    let config = selion_devchain::Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        data_dir: dir.join("chain"),
+        chain_id: selion_devchain::DEFAULT_CHAIN_ID,
+    };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let stop = stop.clone();
+    let task = tokio::spawn(async move {
+        let ready = move |address| tell.send(address).unwrap();
+        selion_devchain::serve(config, stop, ready).await.unwrap();
+    });
+    (format!("http://{}", told.await.unwrap()), task)
+}
+
+/// A pool for development, whose authority's keys are made in `data`.
+pub(crate) async fn pool(url: &str, data: &Path) -> (Keys, PoolFile) {
+    let (rpc, keys) = (Rpc::new(url).unwrap(), Keys::open(data, None).unwrap());
+    rpc.set_balance(keys.authority(), ETHER).await.unwrap();
+    let options = PoolOptions::development(keys.authority());
+    let file = create_pool(&rpc, keys.authority_signer(), &options).await.unwrap();
+    (keys, file)
+}
