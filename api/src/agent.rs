@@ -363,4 +363,20 @@ pub enum ToAgent {
     Head(SignedHead) = 6,
     /// A fresh bearer token for the content gateway.
     Token(String) = 7,
+    /// Lines of this member below `next` are in the controller's file, or never will be (the node does not hold the
+    /// member, or the lease has talked too much): the agent forgets them. Answers every [`LogChunk`]; one without lines
+    /// only asks for the number.
+    LinesKept {
+        /// The lease.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// Rank of the member.
+        member: u16,
+        /// Number of the first line that the controller does not have.
+        next: u64,
+        /// The chunk from `next` on could not be written, as on a full disk: the agent goes back there and sends again
+        /// with its next heartbeat. Later chunks of the member are not taken before.
+        again: bool,
+    } = 8,
 }

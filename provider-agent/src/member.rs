@@ -89,6 +89,7 @@ pub(crate) async fn drive(
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
+    logs.open(key);
     let mut member = Member { shared, assignment, key, orders };
     let lived = member.live().await;
     logs.close(key);

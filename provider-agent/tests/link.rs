@@ -10,7 +10,8 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::routing::any;
 use selion_agent::{AgentError, Config, Event, GpuSource};
 use selion_api::agent::{
-    Assignment, Desired, Fence, Hello, LINK_VERSION, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
+    Assignment, Desired, Fence, Hello, LINK_VERSION, LogChunk, LogSource, MemberEvent, Phase, Report, ToAgent,
+    ToController,
 };
 use selion_api::commit::{PoolId, Work, salted, signing_digest};
 use selion_api::{Address, Hash32, LeaseId, NodeSpec, Reason, Slot};
@@ -119,6 +120,36 @@ impl Linked {
                 other => panic!("unexpected {other:?}"),
             }
         }
+    }
+
+    /// The next log chunk, reading over what else comes.
+    async fn chunk(&mut self) -> LogChunk {
+        let chunk = async {
+            loop {
+                if let ToController::Logs(chunk) = self.next().await.unwrap() {
+                    return chunk;
+                }
+            }
+        };
+        // Heartbeats come for ever.
+        timeout(PATIENCE, chunk).await.unwrap()
+    }
+
+    /// The lines of the member's standard output below number `end`, each with its number.
+    async fn lines_below(&mut self, end: u64) -> Vec<(u64, String)> {
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(|(number, _)| number + 1 < end) {
+            let chunk = self.chunk().await;
+            if chunk.source == LogSource::Stdout {
+                heard.extend((chunk.first_line..).zip(chunk.lines));
+            }
+        }
+        heard
+    }
+
+    async fn keep(&mut self, of: &Assignment, next: u64, again: bool) {
+        let (lease, attempt, member) = (of.lease, of.attempt, of.member);
+        self.send(ToAgent::LinesKept { lease, attempt, member, next, again }).await;
     }
 
     async fn want(&mut self, generation: u64, assignments: Vec<Assignment>) {
@@ -266,6 +297,96 @@ async fn a_lease_outlives_its_link_and_every_report_comes_again_in_order() {
     assert_eq!(seen[..2], [MemberEvent::Ready, MemberEvent::Running], "what the log lacked, from 2 on");
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+/// A member that said lines 0 and 1 and says another for every word that is written to the file.
+async fn speaking(controller: &mut Controller, state: &Path) -> (Linked, Assignment, PathBuf) {
+    let mut link = controller.greet(0).await;
+    let script = "echo one; echo two; while read line < $SELION_OUTPUT_DIR/go; do echo $line; done; exit 0";
+    let member = assignment(&link.spec().clone(), 1, script);
+    link.want(1, vec![member.clone()]).await;
+    link.report().await;
+    link.report().await;
+    let fifo = state.join("leases/lease-1-0.0.0/output/go");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::set_permissions(&fifo, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    link.want(2, vec![started(&member)]).await;
+    (link, member, fifo)
+}
+
+async fn say(fifo: &Path, word: &str) {
+    let (fifo, word) = (fifo.to_owned(), format!("{word}\n"));
+    tokio::task::spawn_blocking(move || std::fs::write(&fifo, word).unwrap()).await.unwrap();
+}
+
+fn numbered(from: u64, lines: &[&str]) -> Vec<(u64, String)> {
+    (from..).zip(lines.iter().map(|line| (*line).to_owned())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_died_with_the_controller_come_again_with_the_same_numbers_until_they_are_kept() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let (mut link, member, fifo) = speaking(&mut controller, state.path()).await;
+    assert_eq!(link.lines_below(2).await, numbered(0, &["one", "two"]));
+    drop(link);
+    let mut link = controller.greet(3).await;
+    assert_eq!(link.lines_below(2).await, numbered(0, &["one", "two"]));
+    link.keep(&member, 2, false).await;
+    // An answer to what came after it: the agent has heard of both.
+    let other = Slot::Mig { profile: "1g.10gb".into(), start: 3, size: 1 };
+    let second = Assignment { slot: other, ..assignment(&link.spec().clone(), 2, "true") };
+    link.want(3, vec![started(&member), second]).await;
+    while link.report().await.lease.seq != 2 {}
+    drop(link);
+    say(&fifo, "three").await;
+    let mut link = controller.greet(5).await;
+    assert_eq!(link.lines_below(3).await, numbered(2, &["three"]), "not what was kept");
+    agent.stop.cancel();
+    loop {
+        let report = link.report().await;
+        if matches!(report.event, MemberEvent::Stopped { .. }) && report.lease.seq == 1 {
+            link.send(ToAgent::Ack { seq: report.seq }).await;
+            break;
+        }
+    }
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_the_controller_cannot_write_come_again_on_the_same_link() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let (mut link, member, _) = speaking(&mut controller, state.path()).await;
+    assert_eq!(link.lines_below(2).await, numbered(0, &["one", "two"]));
+    link.keep(&member, 1, true).await;
+    assert_eq!(link.lines_below(2).await, numbered(1, &["two"]));
+    agent.stop.cancel();
+    let mut report = link.report().await;
+    while !matches!(report.event, MemberEvent::Stopped { .. }) {
+        report = link.report().await;
+    }
+    link.send(ToAgent::Ack { seq: report.seq }).await;
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_of_a_member_that_an_earlier_life_of_the_agent_knew_go_on_where_the_controller_says() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let _agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    // It should run already, and this process knows nothing of it.
+    let member = started(&assignment(&link.spec().clone(), 1, "true"));
+    link.want(1, vec![member.clone()]).await;
+    let asked = link.chunk().await;
+    assert_eq!((asked.first_line, asked.lines.len()), (0, 0));
+    link.keep(&member, 2, false).await;
+    let told = link.chunk().await;
+    assert_eq!((told.first_line, told.source), (2, LogSource::Agent));
+    assert!(told.lines[0].contains("never prepared here"), "{:?}", told.lines);
 }
 
 #[tokio::test(flavor = "multi_thread")]

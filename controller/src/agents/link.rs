@@ -12,7 +12,7 @@ use selion_api::agent::{
     Hello, LINK_VERSION, LogChunk, Report, SILENCE_MS, SignedHello, SignedReport, ToAgent, ToController,
 };
 use selion_api::commit::{canonical, signing_digest};
-use selion_api::{Account, Amount, Reason};
+use selion_api::{Account, Amount, LeaseId, Reason};
 use selion_contracts::signer::recover_text;
 use selion_market::{Answer, Input};
 use tokio::time::{Instant, timeout};
@@ -23,6 +23,7 @@ use super::counts::Bad;
 use super::desired::{WorkCache, desired};
 use super::hello::{self, Refused};
 use super::hub::Inner;
+use super::logs;
 use super::outputs::{Kept, Pending};
 use super::registry::{DESIRED, HEAD, Handle, Nudge, VOUCHERS};
 use crate::sequencer::SubmitError;
@@ -118,6 +119,7 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 entered: last_seq,
                 head: 0,
                 vouchers: BTreeMap::new(),
+                unkept: BTreeMap::new(),
                 token_at: Instant::now(),
             };
             let end = match session.serve(last_seq).await {
@@ -232,6 +234,8 @@ struct Session<'a> {
     head: u64,
     /// Vouchers sent on this link, by renter.
     vouchers: BTreeMap<Account, Amount>,
+    /// Members whose lines could not be written, from which number on.
+    unkept: BTreeMap<(LeaseId, u32, u16), u64>,
     token_at: Instant,
 }
 
@@ -289,10 +293,7 @@ impl Session<'_> {
             }
             ToController::Heartbeat { .. } => Ok(()),
             ToController::Report(report) => self.report(report).await,
-            ToController::Logs(chunk) => {
-                self.keep_lines(&chunk);
-                Ok(())
-            }
+            ToController::Logs(chunk) => self.keep_lines(&chunk).await,
             ToController::Outputs(outputs) => {
                 let kept = self.pending.told(core, self.handle.node, outputs).await;
                 self.count_outputs(kept);
@@ -400,23 +401,47 @@ impl Session<'_> {
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn keep_lines(&self, chunk: &LogChunk) {
+    /// Keeps a chunk and says so; the agent has its lines until then.
+    async fn keep_lines(&mut self, chunk: &LogChunk) -> Result<(), End> {
+        let LogChunk { lease, attempt, member, first_line, .. } = *chunk;
+        let key = (lease, attempt, member);
+        if self.unkept.get(&key).is_some_and(|missing| first_line > *missing) {
+            // It was sent before the agent knew; it comes again after what is missing.
+            return Ok(());
+        }
+        let kept = if self.holds(chunk) {
+            self.inner.logs.append(chunk)
+        } else {
+            self.inner.counts.bad(Bad::ForeignLogs);
+            warn!(node = %self.handle.node, %lease, "log lines of a member that the node does not hold");
+            Ok(logs::end(chunk))
+        };
+        let (next, again) = match kept {
+            Ok(next) => {
+                self.unkept.remove(&key);
+                (next, false)
+            }
+            Err(error) => {
+                if self.unkept.insert(key, first_line).is_none() {
+                    error!(%lease, %error, "log lines cannot be kept; the agent sends them until they can");
+                }
+                (first_line, true)
+            }
+        };
+        self.wire.send(&ToAgent::LinesKept { lease, attempt, member, next, again }).await
+    }
+
+    /// Is it of a member that the node holds, in its present run?
+    fn holds(&self, chunk: &LogChunk) -> bool {
         let node = self.handle.node;
-        let holds = read(self.inner.core.as_ref(), |state| {
+        let held = read(self.inner.core.as_ref(), |state| {
             let lease = state.leases.get(&chunk.lease);
             lease
                 .filter(|lease| lease.attempt == chunk.attempt)
                 .and_then(|lease| lease.members.get(usize::from(chunk.member)))
                 .is_some_and(|member| member.node == node)
         });
-        if holds != Some(true) {
-            self.inner.counts.bad(Bad::ForeignLogs);
-            warn!(%node, lease = %chunk.lease, "log lines of a member that the node does not hold");
-            return;
-        }
-        if let Err(error) = self.inner.logs.append(chunk) {
-            error!(lease = %chunk.lease, %error, "log lines could not be kept");
-        }
+        held == Some(true)
     }
 
     fn count_outputs(&self, kept: Kept) {

@@ -1,7 +1,9 @@
 //! One connection, from the challenge to its end.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use selion_api::agent::{HEARTBEAT_MS, Hello, LINK_VERSION, MAX_MESSAGE, SignedHello, ToAgent, ToController};
 use selion_api::commit::PoolId;
@@ -15,6 +17,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use super::{Inbound, Link, LinkError, link_url};
 use crate::event::Event;
 use crate::keys;
+use crate::member_key::MemberKey;
 
 /// Longest wait for the connection and for each step of the greeting.
 const STEP: Duration = Duration::from_secs(5);
@@ -29,10 +32,9 @@ type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 struct Session<'a> {
     link: &'a mut Link,
-    socket: Socket,
+    wire: Wire,
     /// Reports up to here were sent or are acknowledged.
     sent: u64,
-    heard: Instant,
 }
 
 /// Connects, greets, and holds the link until it ends. `Ok` only if the agent itself is gone.
@@ -43,7 +45,9 @@ pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
     let silent = |what| LinkError::Silent { what, after: STEP };
     let connected = timeout(STEP, connecting).await.map_err(|_| silent("answer"))?;
     let (socket, _) = connected.map_err(|source| LinkError::Connect { url, source: Box::new(source) })?;
-    let mut session = Session { link, socket, sent: 0, heard: Instant::now() };
+    let (sink, stream) = socket.split();
+    let wire = Wire { sink, stream, came: VecDeque::new(), heard: Instant::now() };
+    let mut session = Session { link, wire, sent: 0 };
     timeout(STEP * 2, session.greet()).await.map_err(|_| silent("finish the greeting"))??;
     (session.link.on_event)(Event::Linked);
     session.talk().await
@@ -52,7 +56,7 @@ pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
 impl Session<'_> {
     /// Challenge, hello, welcome.
     async fn greet(&mut self) -> Result<(), LinkError> {
-        let (pool, nonce) = match self.receive().await? {
+        let (pool, nonce) = match self.wire.receive().await? {
             ToAgent::Challenge { version, pool, nonce } => {
                 check_version(version)?;
                 (pool, nonce)
@@ -62,14 +66,15 @@ impl Session<'_> {
         };
         self.check_pool(pool)?;
         let hello = self.hello(&pool, nonce)?;
-        self.send(&ToController::Hello(hello)).await?;
-        match self.receive().await? {
+        self.wire.send(&ToController::Hello(hello)).await?;
+        match self.wire.receive().await? {
             ToAgent::Welcome { token, last_seq, head } => {
                 if let Some(head) = head {
                     self.link.book.see_head(head)?;
                 }
                 self.link.book.outbox().acknowledge(last_seq).map_err(crate::book::BookError::from)?;
                 self.sent = last_seq;
+                self.link.logs.rewind();
                 self.link.token.send_replace(Some(token));
                 Ok(())
             }
@@ -109,20 +114,18 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 _ = beat.tick() => self.beat().await?,
-                message = self.socket.next() => {
-                    if let Some(message) = self.take(message)? {
-                        self.obey(message).await?;
-                    }
-                }
+                message = self.wire.receive() => self.obey(message?).await?,
                 changed = reports.changed() => {
                     if changed.is_err() {
                         return Ok(());
                     }
                     self.send_reports().await?;
                 }
-                () = logs.changed() => self.send_logs(CHUNKS).await?,
+                () = logs.changed() => {
+                    self.send_logs().await?;
+                }
                 message = self.link.outbound.recv() => match message {
-                    Some(message) => self.send(&message).await?,
+                    Some(message) => self.wire.send(&message).await?,
                     None => return Ok(()),
                 },
             }
@@ -130,18 +133,18 @@ impl Session<'_> {
     }
 
     async fn beat(&mut self) -> Result<(), LinkError> {
-        let silence = self.heard.elapsed();
+        let silence = self.wire.heard.elapsed();
         if silence >= SILENCE {
             return Err(LinkError::Silent { what: "say anything", after: SILENCE });
         }
         // A controller with nothing to say answers this.
         if silence >= SILENCE / 4 {
-            self.write(Message::Ping(Bytes::new())).await?;
+            self.wire.write(Message::Ping(Bytes::new())).await?;
         }
-        // What a burst left behind.
-        self.send_logs(CHUNKS).await?;
+        self.link.logs.retry();
+        self.send_logs().await?;
         let last_seq = self.link.book.outbox().last_seq();
-        self.send(&ToController::Heartbeat { last_seq }).await
+        self.wire.send(&ToController::Heartbeat { last_seq }).await
     }
 
     async fn obey(&mut self, message: ToAgent) -> Result<(), LinkError> {
@@ -152,6 +155,15 @@ impl Session<'_> {
             }
             ToAgent::Ack { seq } => {
                 Ok(self.link.book.outbox().acknowledge(seq).map_err(crate::book::BookError::from)?)
+            }
+            ToAgent::LinesKept { lease, attempt, member, next, again } => {
+                let key = MemberKey { lease, attempt, member };
+                if again {
+                    self.link.logs.refused(key, next);
+                } else {
+                    self.link.logs.acknowledge(key, next);
+                }
+                Ok(())
             }
             ToAgent::Head(head) => Ok(self.link.book.see_head(head)?),
             ToAgent::Token(token) => {
@@ -175,58 +187,87 @@ impl Session<'_> {
     /// Sends what the log may not have yet. Log lines go first, so that a member's last line is there before its end.
     async fn send_reports(&mut self) -> Result<(), LinkError> {
         for (seq, messages) in self.link.book.outbox().after(self.sent) {
-            self.send_logs(usize::MAX).await?;
+            while self.send_logs().await? {}
             for message in &messages {
-                self.send(message).await?;
+                self.wire.send(message).await?;
             }
             self.sent = seq;
         }
         Ok(())
     }
 
-    async fn send_logs(&mut self, most: usize) -> Result<(), LinkError> {
-        for chunk in self.link.logs.take(most) {
-            self.send(&ToController::Logs(chunk)).await?;
+    /// Sends a few log chunks; tells whether there were any.
+    async fn send_logs(&mut self) -> Result<bool, LinkError> {
+        let chunks = self.link.logs.take(CHUNKS);
+        let any = !chunks.is_empty();
+        for chunk in chunks {
+            self.wire.send(&ToController::Logs(chunk)).await?;
         }
-        Ok(())
+        Ok(any)
     }
+}
 
+/// Messages over a socket.
+struct Wire {
+    sink: SplitSink<Socket, Message>,
+    stream: SplitStream<Socket>,
+    /// What came while a message of ours was leaving.
+    came: VecDeque<ToAgent>,
+    /// When anything came last.
+    heard: Instant,
+}
+
+impl Wire {
     async fn send(&mut self, message: &ToController) -> Result<(), LinkError> {
         let bytes = borsh::to_vec(message)
             .map_err(|error| LinkError::Nonsense(format!("nothing; ours cannot be encoded: {error}")))?;
         self.write(Message::Binary(bytes.into())).await
     }
 
+    /// Reads while it waits: a controller that answers every message must never wait for us while we wait for it.
     async fn write(&mut self, message: Message) -> Result<(), LinkError> {
-        let sent = timeout(SEND, self.socket.send(message)).await;
-        let sent = sent.map_err(|_| LinkError::Silent { what: "take a message", after: SEND })?;
-        sent.map_err(|error| LinkError::Broken(Box::new(error)))
-    }
-
-    async fn receive(&mut self) -> Result<ToAgent, LinkError> {
+        let sending = timeout(SEND, self.sink.send(message));
+        tokio::pin!(sending);
         loop {
-            let next = self.socket.next().await;
-            if let Some(message) = self.take(next)? {
-                return Ok(message);
+            tokio::select! {
+                biased;
+                sent = &mut sending => {
+                    let sent = sent.map_err(|_| LinkError::Silent { what: "take a message", after: SEND })?;
+                    return sent.map_err(|error| LinkError::Broken(Box::new(error)));
+                }
+                frame = self.stream.next() => {
+                    self.heard = Instant::now();
+                    self.came.extend(message_in(frame)?);
+                }
             }
         }
     }
 
-    /// A message of ours out of what the socket gave, if there is one in it.
-    fn take(
-        &mut self,
-        message: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
-    ) -> Result<Option<ToAgent>, LinkError> {
-        self.heard = Instant::now();
-        match message {
-            None | Some(Ok(Message::Close(_))) => Err(LinkError::Closed),
-            Some(Err(error)) => Err(LinkError::Broken(Box::new(error))),
-            Some(Ok(Message::Binary(bytes))) => borsh::from_slice(&bytes)
-                .map(Some)
-                .map_err(|error| LinkError::Nonsense(format!("{} bytes that are no message: {error}", bytes.len()))),
-            Some(Ok(Message::Text(_))) => Err(LinkError::Nonsense("text".into())),
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(None),
+    /// The next message. Nothing is lost if this is dropped while it waits.
+    async fn receive(&mut self) -> Result<ToAgent, LinkError> {
+        loop {
+            if let Some(message) = self.came.pop_front() {
+                return Ok(message);
+            }
+            let frame = self.stream.next().await;
+            self.heard = Instant::now();
+            self.came.extend(message_in(frame)?);
         }
+    }
+}
+
+/// A message of ours out of what the socket gave, if there is one in it.
+fn message_in(
+    frame: Option<Result<Message, tokio_tungstenite::tungstenite::Error>>,
+) -> Result<Option<ToAgent>, LinkError> {
+    match frame {
+        None | Some(Ok(Message::Close(_))) => Err(LinkError::Closed),
+        Some(Err(error)) => Err(LinkError::Broken(Box::new(error))),
+        Some(Ok(Message::Binary(bytes))) => borsh::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| LinkError::Nonsense(format!("{} bytes that are no message: {error}", bytes.len()))),
+        Some(Ok(Message::Text(_))) => Err(LinkError::Nonsense("text".into())),
+        Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(None),
     }
 }
 
@@ -247,6 +288,7 @@ fn unexpected(when: &str, message: &ToAgent) -> LinkError {
         ToAgent::Voucher(_) => "a voucher",
         ToAgent::Head(_) => "a head",
         ToAgent::Token(_) => "a token",
+        ToAgent::LinesKept { .. } => "an acknowledgement of log lines",
     };
     LinkError::Nonsense(format!("{what} {when}"))
 }

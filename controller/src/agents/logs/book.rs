@@ -65,19 +65,17 @@ impl Book {
         self.extent.send_if_modified(|extent| !std::mem::replace(&mut extent.finished, true));
     }
 
-    /// Appends the lines that are new, in one write.
-    pub(super) fn append(&self, chunk: &LogChunk) -> io::Result<usize> {
+    /// Appends the lines that are new, in one write; tells the number of the line that should come next. A gap is
+    /// taken as it is: what an agent drops, or what is over the limit, never comes.
+    pub(super) fn append(&self, chunk: &LogChunk) -> io::Result<u64> {
         let mut next = lock(&self.next);
         let expected = next.entry((chunk.attempt, chunk.member)).or_insert(0);
         let before = self.extent.borrow().bytes;
         let mut text = Vec::new();
-        let mut kept = 0;
-        let mut above = *expected;
         for (number, line) in (chunk.first_line..).zip(&chunk.lines) {
             if number < *expected {
                 continue;
             }
-            above = number.saturating_add(1);
             if before + text.len() as u64 >= self.limit {
                 break;
             }
@@ -89,14 +87,13 @@ impl Book {
                 text: line.clone(),
             };
             push(&mut text, &line)?;
-            kept += 1;
             if before + text.len() as u64 >= self.limit {
                 push(&mut text, &self.last_line(&line))?;
             }
         }
         self.write(before, &text)?;
-        *expected = above;
-        Ok(kept)
+        *expected = end(chunk).max(*expected);
+        Ok(*expected)
     }
 
     fn last_line(&self, after: &LogLine) -> LogLine {
@@ -120,6 +117,11 @@ impl Book {
         self.extent.send_modify(|extent| extent.bytes = before + text.len() as u64);
         Ok(())
     }
+}
+
+/// Number of the line after the last of `chunk`.
+pub(crate) fn end(chunk: &LogChunk) -> u64 {
+    chunk.first_line.saturating_add(chunk.lines.len() as u64)
 }
 
 fn push(text: &mut Vec<u8>, line: &LogLine) -> io::Result<()> {

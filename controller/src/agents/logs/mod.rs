@@ -16,6 +16,7 @@ use selion_api::rest::LogLine;
 use tracing::warn;
 
 use self::book::Book;
+pub(super) use self::book::end;
 use super::registry::lock;
 
 /// How much is kept.
@@ -59,12 +60,14 @@ impl Logs {
         Ok(Self { shared })
     }
 
-    /// Keeps the lines that are new; returns how many were. Lines are known by their number within the member's run.
+    /// Keeps the lines that are new; returns the number of the line that should come next: those below it are in the
+    /// file, or over the limit. Lines are known by their number within the member's run. They outlive this process,
+    /// not a power cut: the file is not flushed.
     ///
     /// # Errors
     ///
     /// What the file system says; nothing of the chunk is kept then, and it may be sent again.
-    pub fn append(&self, chunk: &LogChunk) -> io::Result<usize> {
+    pub fn append(&self, chunk: &LogChunk) -> io::Result<u64> {
         self.book(chunk.lease)?.append(chunk)
     }
 
@@ -108,15 +111,38 @@ impl Logs {
         }
     }
 
+    /// Where the lines of `lease` are.
+    fn path(&self, lease: LeaseId) -> PathBuf {
+        self.shared.dir.join(format!("{lease}.jsonl"))
+    }
+
+    /// Makes the lease's lines impossible to write, as on a full disk, until the value is dropped.
+    #[cfg(test)]
+    pub(super) fn block(&self, lease: LeaseId) -> Blocked {
+        let path = self.path(lease);
+        fs::create_dir(&path).unwrap();
+        Blocked(path)
+    }
+
     fn book(&self, lease: LeaseId) -> io::Result<Arc<Book>> {
         let mut books = lock(&self.shared.books);
         if let Some(book) = books.get(&lease) {
             return Ok(Arc::clone(book));
         }
-        let path = self.shared.dir.join(format!("{lease}.jsonl"));
-        let book = Arc::new(Book::open(path, self.shared.limits.lease)?);
+        let book = Arc::new(Book::open(self.path(lease), self.shared.limits.lease)?);
         books.insert(lease, Arc::clone(&book));
         Ok(book)
+    }
+}
+
+/// A folder where a lease's file should be.
+#[cfg(test)]
+pub(super) struct Blocked(PathBuf);
+
+#[cfg(test)]
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.0).unwrap();
     }
 }
 
@@ -176,8 +202,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(dir.path(), Limits::default()).unwrap();
         assert_eq!(logs.append(&chunk(0, &["a", "b"])).unwrap(), 2);
-        assert_eq!(logs.append(&chunk(0, &["a", "b"])).unwrap(), 0);
-        assert_eq!(logs.append(&chunk(1, &["b", "c"])).unwrap(), 1);
+        assert_eq!(logs.append(&chunk(0, &["a", "b"])).unwrap(), 2);
+        assert_eq!(logs.append(&chunk(1, &["b", "c"])).unwrap(), 3);
+        assert_eq!(logs.append(&chunk(0, &["a"])).unwrap(), 3);
         assert_eq!(texts(&logs, 0).await, numbered(&["a", "b", "c"]));
         assert_eq!(texts(&logs, 2).await, vec![(2, "c".into())]);
     }
@@ -193,8 +220,20 @@ mod tests {
         bytes.extend_from_slice(b"{\"attempt\":1,\"mem");
         fs::write(&path, bytes).unwrap();
         let logs = Logs::open(dir.path(), Limits::default()).unwrap();
-        assert_eq!(logs.append(&chunk(1, &["b", "c"])).unwrap(), 1);
+        assert_eq!(logs.append(&chunk(0, &[])).unwrap(), 2, "an agent that was restarted asks so");
+        assert_eq!(logs.append(&chunk(1, &["b", "c"])).unwrap(), 3);
         assert_eq!(texts(&logs, 0).await, numbered(&["a", "b", "c"]));
+    }
+
+    #[tokio::test]
+    async fn a_chunk_that_cannot_be_written_is_kept_when_it_comes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = Logs::open(dir.path(), Limits::default()).unwrap();
+        let blocked = logs.block(LEASE);
+        logs.append(&chunk(0, &["a"])).unwrap_err();
+        drop(blocked);
+        assert_eq!(logs.append(&chunk(0, &["a"])).unwrap(), 1);
+        assert_eq!(texts(&logs, 0).await, numbered(&["a"]));
     }
 
     #[tokio::test]
@@ -217,8 +256,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let limits = Limits { lease: 2_000, total: 4_000 };
         let logs = Logs::open(dir.path(), limits).unwrap();
-        for line in 0..100 {
-            logs.append(&chunk(line, &["0123456789"])).unwrap();
+        for line in (0..100).step_by(2) {
+            let next = logs.append(&chunk(line, &["0123456789"; 2])).unwrap();
+            assert_eq!(next, line + 2, "what is not kept is not sent again either");
         }
         let kept = texts(&logs, 0).await;
         assert!(kept.len() < 40, "{}", kept.len());

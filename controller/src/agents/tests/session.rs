@@ -231,15 +231,25 @@ async fn outputs_that_do_not_match_the_report_are_not_kept() {
     assert_eq!(world.hub.bad(Bad::ForeignOutputs), 1);
 }
 
-fn lines(attempt: u32, texts: &[&str]) -> ToController {
+fn lines(attempt: u32, first_line: u64, texts: &[&str]) -> ToController {
     ToController::Logs(LogChunk {
         lease: LEASE,
         attempt,
         member: 0,
         source: LogSource::Stdout,
-        first_line: 0,
+        first_line,
         lines: texts.iter().map(|text| (*text).into()).collect(),
     })
+}
+
+fn kept(attempt: u32, next: u64) -> Option<ToAgent> {
+    Some(ToAgent::LinesKept { lease: LEASE, attempt, member: 0, next, again: false })
+}
+
+/// What a reader finds now.
+async fn texts(world: &World) -> Vec<String> {
+    let lines = world.hub.inner().logs.follow(LEASE, 0, false);
+    lines.map(|(_, line)| line.text).collect().await
 }
 
 #[tokio::test]
@@ -247,13 +257,55 @@ async fn log_lines_reach_a_reader_and_those_of_a_run_the_node_does_not_hold_are_
     let world = World::start().await;
     grant(&world.core, world.key.node());
     let mut agent = Agent::link(&world).await;
-    agent.send(&lines(7, &["forged"])).await;
-    agent.send(&lines(1, &["one", "two"])).await;
+    agent.send(&lines(7, 0, &["forged"])).await;
+    agent.send(&lines(1, 0, &["one", "two"])).await;
     let read = world.hub.logs(LEASE, 0);
     tokio::pin!(read);
     assert_eq!(read.next().await.unwrap().1.text, "one");
     assert_eq!(read.next().await.unwrap().1.text, "two");
     assert_eq!(world.hub.bad(Bad::ForeignLogs), 1);
+    // The agent need not keep lines that nobody will ever take.
+    assert_eq!(agent.next().await, kept(7, 1));
+    assert_eq!(agent.next().await, kept(1, 2));
+}
+
+#[tokio::test]
+async fn log_lines_are_acknowledged_once_they_are_kept_and_kept_once() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    agent.send(&lines(1, 0, &["one", "two"])).await;
+    assert_eq!(agent.next().await, kept(1, 2));
+    assert_eq!(texts(&world).await, ["one", "two"]);
+    drop(agent);
+    // The acknowledgement was lost with the link; then the agent had to drop some.
+    let mut agent = Agent::link(&world).await;
+    agent.send(&lines(1, 0, &["one", "two", "three"])).await;
+    assert_eq!(agent.next().await, kept(1, 3));
+    agent.send(&lines(1, 0, &[])).await;
+    assert_eq!(agent.next().await, kept(1, 3), "an agent that was restarted asks where the numbers go on");
+    agent.send(&lines(1, 9, &["ten"])).await;
+    assert_eq!(agent.next().await, kept(1, 10));
+    assert_eq!(texts(&world).await, ["one", "two", "three", "ten"]);
+}
+
+#[tokio::test]
+async fn log_lines_that_cannot_be_written_are_asked_for_again_and_leave_no_gap() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    let blocked = world.hub.inner().logs.block(LEASE);
+    agent.send(&lines(1, 0, &["one"])).await;
+    let again = ToAgent::LinesKept { lease: LEASE, attempt: 1, member: 0, next: 0, again: true };
+    assert_eq!(agent.next().await, Some(again));
+    drop(blocked);
+    // On its way when the first could not be kept: not taken, and not answered.
+    agent.send(&lines(1, 1, &["two"])).await;
+    agent.send(&lines(1, 0, &["one"])).await;
+    assert_eq!(agent.next().await, kept(1, 1));
+    agent.send(&lines(1, 1, &["two"])).await;
+    assert_eq!(agent.next().await, kept(1, 2));
+    assert_eq!(texts(&world).await, ["one", "two"]);
 }
 
 #[tokio::test]
