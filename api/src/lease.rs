@@ -69,6 +69,38 @@ pub enum OnNodeLoss {
     Requeue = 1,
 }
 
+/// Who goes first, and who may be stopped for whom: a lease may take the room of leases of a lower class, never of its
+/// own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Priority {
+    /// May be stopped for any other class.
+    Interruptible = 0,
+    /// May be stopped for firm leases only.
+    #[default]
+    Standard = 1,
+    /// Is never stopped for another lease.
+    Firm = 2,
+}
+
+impl Priority {
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Interruptible => "interruptible",
+            Self::Standard => "standard",
+            Self::Firm => "firm",
+        }
+    }
+}
+
 /// A request for a lease as it enters the log. Private matter stands in it as commitments and tags only.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct LeaseRequest {
@@ -94,6 +126,8 @@ pub struct LeaseRequest {
     pub work: Hash32,
     /// Keyed tags of the datasets.
     pub datasets: Vec<Hash32>,
+    /// Class of priority.
+    pub priority: Priority,
 }
 
 impl LeaseRequest {
@@ -244,4 +278,15 @@ pub struct BillLine {
     pub billable_ms: u64,
     /// `floor(rate * billable_ms / 3_600_000)`.
     pub amount: Amount,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn firm_stands_above_standard_and_standard_above_interruptible() {
+        assert!(Priority::Firm > Priority::Standard && Priority::Standard > Priority::Interruptible);
+        assert_eq!(Priority::default().code(), "standard");
+    }
 }

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::command::{account, agent, audit, chain, controller, data, demo, lease, login, node, offers, pool, run};
+use crate::command::{
+    account, agent, audit, chain, controller, data, demo, lease, login, node, offers, pool, run, simulate, why,
+};
 use crate::output::Format;
 use crate::up;
 
@@ -75,6 +77,14 @@ pub enum Command {
     Registry,
     /// Checks a pool from the chain and its log alone
     Audit(audit::Args),
+    /// Tries the market out: its engine on traces and made work, or a real pool's log with something changed
+    Simulate {
+        /// What to try.
+        #[command(subcommand)]
+        command: simulate::Command,
+    },
+    /// Says why a lease waited, and what would have happened otherwise, by replay of the log
+    Why(why::Args),
     /// Offers this machine's GPUs in a pool
     Agent {
         /// What to do.
@@ -99,6 +109,8 @@ impl Cli {
         match &self.command {
             Command::Audit(args) if args.json => Format::Json,
             Command::Demo(args) if args.json => Format::Json,
+            Command::Simulate { command } if command.json() => Format::Json,
+            Command::Why(args) if args.json => Format::Json,
             _ => self.output,
         }
     }
@@ -164,6 +176,14 @@ mod tests {
             "selion account grant 5 --until 30d",
             "selion -o json offers",
             "selion audit --rpc http://h:1 --pool 0x0101010101010101010101010101010101010101 --log f --json",
+            "selion simulate philly --jobs j.csv --nodes 50 --gpus-per-node 8 --first 2000 --policy hold=5s --json",
+            "selion simulate log --from-log log.jsonl --change price=+10% --change hold=5s --all",
+            "selion why lease-12-0 --at 2026-11-20T14:03:00Z --if max_rate=+10% --if wait=2h --log log.jsonl --json",
+            "selion simulate openb --nodes n.csv --pods a.csv --pods b.csv --policy best-fit --seeds 2 --json",
+            "selion simulate churn --nodes n.csv --pods a.csv --load 0.9,1.0,1.1,1.3 --lives trace --discipline queue \
+             --bookings --policy fgd --seeds 3 --json",
+            "selion simulate mig --mix large-heavy --load 1.3",
+            "selion simulate load --nodes 19408 --gpus 99392 --classes 91 --policy fill --gang 4 --json",
             "selion pool create --chain-rpc http://h:1 --key-file k --finality-depth finalized --thaw 3d",
         ] {
             let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -181,8 +201,15 @@ mod tests {
             ),
             ("selion run --slice whole --max-rate -1 -- ls", "unexpected argument '-1'"),
             ("selion run --slice whole", "COMMAND"),
+            ("selion why lease-1-0 --at 14:03", "`14:03` is not a time"),
+            ("selion why lease-1-0 --if mood=good", "write max_rate=0.80, max_rate=+10%"),
+            ("selion simulate log --from-log f", "--change"),
+            ("selion simulate log --change price=10", "`price=10` is not a change; write price=+10%"),
+            ("selion simulate philly", "--jobs"),
             ("selion lease show 12", "a lease id as lease-<entry>-<index>"),
             ("selion account deposit 1e3", "is not an amount of tokens"),
+            ("selion simulate openb --nodes n --pods p --policy best", "use market, fill, fgd, best-fit or random"),
+            ("selion simulate mig --mix odd", "use uniform, large-heavy or small-heavy"),
             ("selion rnu", "unrecognized subcommand"),
         ];
         for (line, words) in table {

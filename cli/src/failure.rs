@@ -127,6 +127,9 @@ fn next(problem: &Problem) -> Option<String> {
         "pool_full" | "gang_incomplete" | "waits_for_stop" => {
             "add --wait 10m to wait for room, or ask for a smaller slice".to_owned()
         }
+        "kept_for_booking" => {
+            "add --wait 10m to wait, or a shorter --duration that ends before the booked time".to_owned()
+        }
         "payment_required" => {
             "run `selion account deposit AMOUNT` and `selion account grant CAP`, shorten --duration, \
                                or lower --max-rate"

@@ -1,11 +1,13 @@
 //! The one binary: joins the parts of Selion, and holds no rules of its own.
 
 mod args;
+mod change;
 mod command;
 mod dev;
 mod exit;
 mod failure;
 mod layers;
+mod logged;
 mod output;
 mod profile;
 mod serving;
@@ -80,6 +82,8 @@ async fn dispatch(out: Output, command: Command) -> Done {
         Command::Shares => command::shares::main(out).await,
         Command::Registry => command::registry::main(out).await,
         Command::Audit(args) => command::audit::main(out, args).await,
+        Command::Simulate { command } => command::simulate::main(out, command).await,
+        Command::Why(args) => command::why::main(out, args).await,
         Command::Agent { command } => command::agent::main(out, command).await,
         Command::Controller(args) => command::controller::main(out, args).await,
         Command::Chain(args) => command::chain::main(out, args).await,

@@ -71,6 +71,43 @@ pub fn show_time(at: TimeMs) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// A time as [`show_time`] writes it, or with `T` between, or as milliseconds since 1970: UTC always.
+pub fn time(text: &str) -> Result<TimeMs, BadUnit> {
+    let bad = || BadUnit { text: text.to_owned(), what: "a time", how: "2026-11-20T16:05:09Z (UTC) or milliseconds" };
+    if let Ok(ms) = text.parse::<u64>() {
+        return Ok(TimeMs(ms));
+    }
+    let (day, clock) = text.trim_end_matches('Z').split_once(['T', ' ']).ok_or_else(bad)?;
+    let day = numbers(day, '-').and_then(days_since_1970).ok_or_else(bad)?;
+    let [hour, minute, second] = numbers(clock, ':').ok_or_else(bad)?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return Err(bad());
+    }
+    Ok(TimeMs(day * 86_400_000 + (hour * 3_600 + minute * 60 + second) * 1_000))
+}
+
+fn numbers(text: &str, between: char) -> Option<[u64; 3]> {
+    let part = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?;
+    let parts: Option<Vec<u64>> = text.split(between).map(part).collect();
+    parts?.try_into().ok()
+}
+
+/// Days from 1970-01-01; `None` if there is no such day from then to 9999. The inverse of what [`show_time`] does.
+fn days_since_1970([year, month, day]: [u64; 3]) -> Option<u64> {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let february = if leap { 29 } else { 28 };
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let length = lengths.get(usize::try_from(month).ok()?.checked_sub(1)?)?;
+    if !(1970..=9999).contains(&year) || !(1..=*length).contains(&day) {
+        return None;
+    }
+    let past = year - 1;
+    let leaps = |years: u64| years / 4 - years / 100 + years / 400;
+    let years = (year - 1970) * 365 + leaps(past) - leaps(1969);
+    let months: u64 = lengths.iter().take(usize::try_from(month).ok()? - 1).sum();
+    Some(years + months + day - 1)
+}
+
 /// `24GiB`, `512MiB`: bytes.
 pub fn memory(text: &str) -> Result<u64, BadUnit> {
     let bad = || BadUnit { text: text.to_owned(), what: "an amount of memory", how: "512MiB, 24GiB or 1TiB" };
@@ -177,6 +214,20 @@ mod tests {
             assert_eq!(show_time(TimeMs(ms)), text);
         }
         assert!(!show_time(TimeMs(u64::MAX)).is_empty());
+    }
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        for ms in [0, 951_782_400_000, 951_868_799_000, 1_795_190_709_000, 4_107_542_400_000] {
+            assert_eq!(time(&show_time(TimeMs(ms))), Ok(TimeMs(ms)));
+        }
+        assert_eq!(time("2026-11-20T16:05:09Z"), Ok(TimeMs(1_795_190_709_000)));
+        assert_eq!(time("1795190709000"), Ok(TimeMs(1_795_190_709_000)));
+        for bad in
+            ["", "14:03", "2026-02-29T00:00:00Z", "2026-13-01 00:00:00", "1969-12-31T23:59:59Z", "2026-1-1T24:0:0"]
+        {
+            assert!(time(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use selion_api::{Account, Address};
+use selion_api::Address;
 use selion_market::Policy;
 use serde::{Deserialize, Serialize};
+
+mod accounts;
+
+pub use accounts::{AccountConfig, GroupConfig};
 
 /// A controller's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +30,7 @@ pub struct Config {
     pub public_url: Option<String>,
     /// File with the authority's key. Default: made in the data directory.
     pub authority_key: Option<PathBuf>,
-    /// Deadlines and weights.
+    /// Deadlines, and the order of service.
     pub policy: PolicyConfig,
     /// How often the chain is asked for a new block, in milliseconds.
     pub poll_ms: u64,
@@ -74,14 +78,34 @@ pub struct PolicyConfig {
     pub ending_ms: u64,
     /// As in [`Policy`].
     pub voucher_ms: u64,
-    /// Weight of accounts in the order of service; 1 if absent.
-    pub weights: BTreeMap<String, u32>,
+    /// As in [`Policy`]; 0 protects nobody.
+    pub min_run_ms: u64,
+    /// As in [`Policy`].
+    pub bookings: bool,
+    /// Groups of accounts by path.
+    pub groups: BTreeMap<String, GroupConfig>,
+    /// Where accounts stand, by address; an account that is not named stands beside the top groups with weight 1.
+    pub accounts: BTreeMap<String, AccountConfig>,
+    /// As in [`Policy`].
+    pub half_life_ms: u64,
 }
 
 impl Default for PolicyConfig {
     fn default() -> Self {
-        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, .. } = Policy::default();
-        Self { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, weights: BTreeMap::new() }
+        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, bookings, half_life_ms, .. } =
+            Policy::default();
+        Self {
+            hold_ms,
+            prepare_ms,
+            start_ms,
+            ending_ms,
+            voucher_ms,
+            min_run_ms,
+            bookings,
+            groups: BTreeMap::new(),
+            accounts: BTreeMap::new(),
+            half_life_ms,
+        }
     }
 }
 
@@ -98,10 +122,22 @@ impl PolicyConfig {
     ///
     /// # Errors
     ///
-    /// [`BadConfig`] naming a deadline of 0, a weight of 0 or an account that is none.
+    /// [`BadConfig`] naming a deadline of 0, a weight of 0, an account that is none, a group that is not there, or
+    /// quotas that add up to more than the pool.
     pub fn policy(&self) -> Result<Policy, BadConfig> {
         let bad = |what: String| BadConfig { what };
-        let Self { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, weights } = self;
+        let Self {
+            hold_ms,
+            prepare_ms,
+            start_ms,
+            ending_ms,
+            voucher_ms,
+            min_run_ms,
+            bookings,
+            groups,
+            accounts: written,
+            half_life_ms,
+        } = self;
         let spans = [
             ("hold_ms", hold_ms),
             ("prepare_ms", prepare_ms),
@@ -112,21 +148,17 @@ impl PolicyConfig {
         if let Some((name, _)) = spans.iter().find(|(_, span)| **span == 0) {
             return Err(bad(format!("policy.{name} is 0; it is a time in milliseconds, at least 1")));
         }
-        let mut sorted = BTreeMap::new();
-        for (account, weight) in weights {
-            let id: Account = account.parse().map_err(|error| bad(format!("policy.weights: {error}")))?;
-            if *weight == 0 {
-                return Err(bad(format!("policy.weights.{account} is 0; a weight is at least 1")));
-            }
-            sorted.insert(id, *weight);
-        }
         Ok(Policy {
             hold_ms: *hold_ms,
             prepare_ms: *prepare_ms,
             start_ms: *start_ms,
             ending_ms: *ending_ms,
             voucher_ms: *voucher_ms,
-            weights: sorted.into_iter().collect(),
+            min_run_ms: *min_run_ms,
+            bookings: *bookings,
+            groups: accounts::groups(groups)?,
+            accounts: accounts::seats(written, groups)?,
+            half_life_ms: *half_life_ms,
         })
     }
 }
@@ -136,15 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_weight_of_nothing_and_an_account_that_is_none_are_named() {
-        let weight = |account: &str, weight| PolicyConfig {
-            weights: BTreeMap::from([(account.to_owned(), weight)]),
-            ..PolicyConfig::default()
-        };
-        let account = "0x0101010101010101010101010101010101010101";
-        assert!(weight(account, 1).policy().is_ok());
-        assert!(weight(account, 0).policy().unwrap_err().what.contains("is 0"));
-        assert!(weight("alice", 1).policy().unwrap_err().what.contains("alice"));
+    fn a_deadline_of_nothing_is_named() {
         let idle = PolicyConfig { hold_ms: 0, ..PolicyConfig::default() };
         assert!(idle.policy().unwrap_err().what.contains("hold_ms"));
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
+use selion_api::lease::Priority;
 use selion_api::rest::NewLease;
 use selion_api::slice::SliceWant;
 use selion_api::{Amount, IsolationClass, MemberWant, TimeMs};
@@ -100,6 +101,7 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         duration_ms: 60_000,
         wait_ms: 60_000,
         on_node_loss: None,
+        priority: Priority::Standard,
         command: command.iter().copied().map(str::to_owned).collect(),
         env: BTreeMap::new(),
         datasets: Vec::new(),

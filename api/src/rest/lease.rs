@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::agent::{LogSource, Peer};
 use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
-use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss};
+use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority};
 use crate::reason::{Party, Reason};
 use crate::slice::{IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
@@ -45,6 +45,9 @@ pub struct NewLease {
     /// When a node is lost: `end` is the default of a single member, `requeue` of a gang.
     #[serde(default)]
     pub on_node_loss: Option<OnNodeLoss>,
+    /// Class of priority: a lease may be stopped for one of a higher class.
+    #[serde(default)]
+    pub priority: Priority,
     /// Program and arguments.
     pub command: Vec<String>,
     /// Environment.
@@ -101,6 +104,7 @@ impl NewLease {
             }),
             work: self.work().commitment(salt),
             datasets: tags,
+            priority: self.priority,
         }
     }
 }
@@ -116,6 +120,9 @@ pub struct Waiting {
     pub nearest: Option<NearestMiss>,
     /// When the request gives up.
     pub until_ms: TimeMs,
+    /// When it starts at the latest, if room is booked for it; see the placement for an estimate for the others.
+    #[serde(default)]
+    pub booked_ms: Option<TimeMs>,
 }
 
 /// One member of a placed lease.
@@ -181,6 +188,9 @@ pub struct Lease {
     pub duration_ms: u64,
     /// Highest ask accepted.
     pub max_rate: Option<Rate>,
+    /// Class of priority.
+    #[serde(default)]
+    pub priority: Priority,
     /// When the request was made.
     pub created_ms: TimeMs,
     /// Since when it is in this state.
@@ -231,6 +241,9 @@ pub struct Candidate {
 pub struct PlacementView {
     /// The lease.
     pub lease: LeaseId,
+    /// When it is expected to start if it waits: booked for the head of the line, estimated for those shortly behind.
+    #[serde(default)]
+    pub starts_ms: Option<TimeMs>,
     /// Every GPU of the pool, judged for every different member.
     pub candidates: Vec<Candidate>,
 }

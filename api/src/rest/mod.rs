@@ -11,8 +11,8 @@ pub use lease::{
     Waiting,
 };
 pub use pool::{
-    AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, HeadView, Health,
-    LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer, OfferPage, PoolView, ProviderView,
+    AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView,
+    Health, LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer, OfferPage, PoolView, ProviderView,
     RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
 };
 pub use problem::{FieldError, Problem};

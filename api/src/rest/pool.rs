@@ -140,11 +140,14 @@ pub struct NodePage {
 pub struct ShareView {
     /// The account.
     pub account: Account,
-    /// Its weight.
+    /// Path of its group, e.g. `lab/vision`; empty for an account that is in none.
+    pub group: String,
+    /// Its weight beside the other accounts of its group.
     pub weight: u32,
-    /// Largest of its parts of any resource, divided by its weight, in millionths.
+    /// Largest of its parts of any resource, divided by its weight, in millionths. Past use counts, where the pool
+    /// has a half-life for it.
     pub dominant_share_ppm: u64,
-    /// The resource it is largest in: `gpu_work`, `gpu_mem`, `cpu` or `ram`.
+    /// The resource of which it holds the largest part: `gpu_work`, `gpu_memory`, `cpu` or `ram`.
     pub dominant_resource: String,
     /// Leases that hold slots.
     pub live: u64,
@@ -152,11 +155,28 @@ pub struct ShareView {
     pub waiting: u64,
 }
 
+/// One group's part of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct GroupView {
+    /// Names from the top, joined by `/`.
+    pub path: String,
+    /// Its weight beside its siblings.
+    pub weight: u32,
+    /// Guaranteed part of the GPU work of the pool, in permille.
+    pub quota_permille: u16,
+    /// What its accounts hold of the GPU work of the pool, in permille.
+    pub gpu_work_permille: u64,
+    /// Its share in millionths, as it is compared with its siblings while nothing comes free.
+    pub dominant_share_ppm: u64,
+}
+
 /// `GET /v1/shares`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct SharesView {
-    /// Accounts with leases, lowest share first: the order of service.
+    /// Accounts with leases, lowest share first: the order of service among those above their groups' quotas.
     pub shares: Vec<ShareView>,
+    /// Groups of accounts, by path.
+    pub groups: Vec<GroupView>,
 }
 
 /// `GET /v1/account`: the caller's money as the log has it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use selion_api::commit::PoolId;
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Priority};
 use selion_api::rest::{BillView, Lease, LeaseEvent, NewLease, NodeView};
 use selion_api::slice::SliceWant;
 use selion_api::{Account, IsolationClass, LeaseId, MemberWant};
@@ -171,6 +171,7 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         duration_ms: DURATION_MS,
         wait_ms: 60_000,
         on_node_loss: None,
+        priority: Priority::Standard,
         command,
         env: std::collections::BTreeMap::new(),
         datasets: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::lease::{OnNodeLoss, default_cpu_milli, default_ram_bytes};
+use selion_api::lease::{OnNodeLoss, Priority, default_cpu_milli, default_ram_bytes};
 use selion_api::rest::{DatasetMount, Lease, NewLease};
 use selion_api::slice::SliceWant;
 use selion_api::{IsolationClass, MemberWant, NodeId, Rate};
@@ -57,6 +57,9 @@ pub struct Ask {
     /// What becomes of the lease when a node under it is lost [default: end, of a gang requeue]
     #[arg(long, value_name = "WHAT")]
     pub on_node_loss: Option<NodeLoss>,
+    /// Class: an interruptible lease may be stopped for any other, a standard one for firm ones, a firm one for none
+    #[arg(long, value_name = "CLASS", default_value = "standard")]
+    pub priority: Class,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -69,6 +72,17 @@ pub enum NodeLoss {
     End,
     /// The whole lease waits again, first in line.
     Requeue,
+}
+
+/// Class of priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Class {
+    /// May be stopped for any other class.
+    Interruptible,
+    /// May be stopped for firm leases only.
+    Standard,
+    /// Is never stopped for another lease.
+    Firm,
 }
 
 /// `CID` or `CID:NAME`.
@@ -122,6 +136,11 @@ impl Ask {
                 NodeLoss::End => OnNodeLoss::End,
                 NodeLoss::Requeue => OnNodeLoss::Requeue,
             }),
+            priority: match self.priority {
+                Class::Interruptible => Priority::Interruptible,
+                Class::Standard => Priority::Standard,
+                Class::Firm => Priority::Firm,
+            },
             command: self.command,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,

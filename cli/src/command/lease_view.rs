@@ -77,8 +77,9 @@ pub fn detail(out: Output, lease: &Lease) -> String {
 /// Why a lease waits.
 pub fn waiting(waiting: &Waiting) -> String {
     let near = waiting.nearest.as_ref().map(|near| format!("; nearest: {}", nearest(near))).unwrap_or_default();
+    let booked = waiting.booked_ms.map(|at| format!("; starts by {}", show_time(at))).unwrap_or_default();
     format!(
-        "waits at position {}: {} ({}){near}; gives up at {}",
+        "waits at position {}: {} ({}){near}{booked}; gives up at {}",
         waiting.position,
         waiting.reason.text().trim_end_matches('.'),
         waiting.reason,
@@ -103,5 +104,9 @@ pub fn placement(out: Output, view: &PlacementView) -> String {
             candidate.reason.map_or_else(|| "fits".to_owned(), |reason| reason.to_string()),
         ]
     });
-    out.table(["MEMBER", "GPU", "SLOT", "PER HOUR", "VERDICT"], rows.collect(), "the pool has no GPUs")
+    let table = out.table(["MEMBER", "GPU", "SLOT", "PER HOUR", "VERDICT"], rows.collect(), "the pool has no GPUs");
+    match view.starts_ms {
+        Some(at) => format!("{table}\nexpected to start by {}", show_time(at)),
+        None => table,
+    }
 }

@@ -23,4 +23,4 @@ pub use finding::{Check, Finding};
 pub use heads::Anchor;
 pub use report::{NOT_PROVED, Report, Unsigned};
 pub use run::{AuditError, LogSource, Options, audit, check_log};
-pub use source::SourceError;
+pub use source::{SourceError, fetch};

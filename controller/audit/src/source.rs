@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use selion_api::rest::{EntryPage, LoggedEntry};
 
+use crate::run::LogSource;
+
 /// Why the log could not be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
@@ -37,6 +39,22 @@ pub enum SourceError {
 
 /// Entries a request.
 const PAGE: u64 = 1000;
+
+/// Reads the whole log as published, without a look at what it says: see [`Log::read`](crate::Log::read).
+///
+/// # Errors
+///
+/// [`SourceError`] if it cannot be had.
+pub async fn fetch(source: &LogSource) -> Result<Vec<LoggedEntry>, SourceError> {
+    match source {
+        LogSource::File(path) => from_file(path),
+        LogSource::Url(url) => {
+            let mut entries = Vec::new();
+            extend_from_url(&reqwest::Client::new(), url, &mut entries).await?;
+            Ok(entries)
+        }
+    }
+}
 
 /// All entries of a file of JSON lines.
 pub(crate) fn from_file(path: &Path) -> Result<Vec<LoggedEntry>, SourceError> {

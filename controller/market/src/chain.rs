@@ -44,13 +44,16 @@ impl Step<'_> {
                 self.reblock_all(|owner| owner == Some(*provider));
             }
             ChainEvent::NodeRegistered { node, provider } => {
-                self.node_entry(*node).provider = Some(*provider);
+                self.node_entry(*node);
+                self.state.change_node(*node, None, |node| node.provider = Some(*provider));
                 self.reblock(*node);
             }
             ChainEvent::NodeRetired { node } => {
-                let retired = self.node_entry(*node);
-                retired.provider = None;
-                retired.offer = None;
+                self.node_entry(*node);
+                self.state.change_node(*node, None, |node| {
+                    node.provider = None;
+                    node.offer = None;
+                });
                 self.reblock(*node);
             }
             ChainEvent::OfferSet { node, spec_hash, .. } => {

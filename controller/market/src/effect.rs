@@ -90,6 +90,22 @@ pub enum Effect {
     } = 6,
     /// The input was turned away.
     Refused(Refusal) = 7,
+    /// Room is kept for a waiting lease, or is not any more.
+    Booked {
+        /// Which.
+        lease: LeaseId,
+        /// It starts then at the latest; `None` when its booking is gone without a grant.
+        at: Option<TimeMs>,
+    } = 8,
+    /// A run is being stopped for a lease of a higher class.
+    Preempted {
+        /// Which.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// For whom.
+        by: LeaseId,
+    } = 9,
 }
 
 impl Effect {

@@ -41,8 +41,7 @@ impl State {
         let Some(lease) = self.leases.get(&id) else {
             return Vec::new();
         };
-        let world =
-            World { state: self, request: &lease.request, lease: Some(id), room: Room::Now, placed: Vec::new() };
+        let world = World::new(self, &lease.request, Some(id), Room::Now);
         let wants = &lease.request.members;
         let mut list = Vec::new();
         for (rank, want) in (0_u16..).zip(wants) {

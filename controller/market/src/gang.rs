@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use selion_api::lease::NearestMiss;
-use selion_api::{NodeId, Reason, SliceWant};
+use selion_api::{LeaseRequest, MemberWant, NodeId, Reason, SliceWant};
 
 use crate::place::{Miss, Placed, World};
 
@@ -19,6 +19,16 @@ pub(crate) struct NoPlace {
     pub nearest: Option<NearestMiss>,
 }
 
+/// Most scans of the fleet that one search for so many members takes.
+pub(crate) fn most_scans(members: usize) -> usize {
+    if members < 2 {
+        return 1;
+    }
+    let ways = members.min(VARIED_MEMBERS).saturating_mul(VARIED_CHOICES).saturating_add(4);
+    // Each member alone, and in each way once or, where a new node was looked for in vain, twice.
+    members.saturating_mul(ways.saturating_mul(2).saturating_add(1))
+}
+
 /// One way of going through the members.
 #[derive(Clone, Copy)]
 struct Way {
@@ -30,35 +40,54 @@ struct Way {
     twist: Option<(usize, usize)>,
 }
 
+/// What a scan for one want found, for all members that want the same.
+struct Alone<'a> {
+    want: &'a MemberWant,
+    /// Members that want it.
+    members: usize,
+    /// On how many GPUs one of them fits.
+    gpus: usize,
+    best: Option<Placed>,
+    miss: Option<Miss>,
+}
+
 /// Finds a place for every member, in order of rank, at least on `min_nodes` nodes. Greedy, hardest member first;
-/// where that fails a fixed number of other ways is tried, so that the work is bounded.
+/// where that fails a fixed number of other ways is tried, so that the work is bounded. Where counting shows that no
+/// way can exist, none is tried.
 pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
-    let members = u16::try_from(world.request.members.len()).unwrap_or(u16::MAX);
+    let request = world.request;
+    let members = u16::try_from(request.members.len()).unwrap_or(u16::MAX);
+    let mut wants: Vec<Alone<'_>> = Vec::new();
     let mut alone = Vec::new();
-    let mut nearest: Option<Miss> = None;
-    for rank in 0..members {
-        let scan = world.scan(rank, false, 1);
-        match scan.best.into_iter().next() {
-            Some(best) if members == 1 => return Ok(alloc::vec![best]),
-            Some(_) => alone.push((scan.gpus, rank)),
-            None => nearest = nearest.or(scan.miss),
+    for (rank, want) in (0..members).zip(&request.members) {
+        let known = wants.iter_mut().find(|known| known.want == want && !ran_before(world));
+        let found = if let Some(known) = known {
+            known.members += 1;
+            known
+        } else {
+            let scan = world.scan(rank, false, 1);
+            let best = scan.best.into_iter().next();
+            wants.push(Alone { want, members: 1, gpus: scan.gpus, best, miss: scan.miss });
+            let Some(last) = wants.last_mut() else { continue };
+            last
+        };
+        match &found.best {
+            Some(best) if members == 1 => return Ok(alloc::vec![best.clone()]),
+            Some(_) => alone.push((found.gpus, rank)),
+            None => {}
         }
     }
     if alone.len() < usize::from(members) {
+        let nearest = wants.into_iter().filter(|want| want.best.is_none()).find_map(|want| want.miss);
         return Err(no_place(!alone.is_empty(), nearest));
+    }
+    if let Some(few) = wants.iter().find_map(Alone::too_few) {
+        return Err(NoPlace { reason: Reason::GangIncomplete, nearest: Some(few) });
     }
     alone.sort_by_key(|(gpus, rank)| (*gpus, core::cmp::Reverse(size(world, *rank)), *rank));
     let order: Vec<u16> = alone.into_iter().map(|(_, rank)| rank).collect();
-    let base = [(false, false), (false, true), (true, false), (true, true)].map(|(reversed, spread_early)| Way {
-        reversed,
-        spread_early,
-        twist: None,
-    });
-    let twisted = (0..order.len().min(VARIED_MEMBERS)).flat_map(|at| {
-        (1..=VARIED_CHOICES).map(move |choice| Way { reversed: false, spread_early: true, twist: Some((at, choice)) })
-    });
     let mut first_miss = None;
-    for way in base.into_iter().chain(twisted) {
+    for way in ways(request, wants.len(), order.len()) {
         world.placed.clear();
         match attempt(world, &order, way) {
             Ok(()) => {
@@ -71,6 +100,38 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
     }
     world.placed.clear();
     Err(NoPlace { reason: Reason::GangIncomplete, nearest: first_miss })
+}
+
+/// True if slots of an earlier run of the lease may bar ranks of it from their nodes.
+fn ran_before(world: &World<'_>) -> bool {
+    world.lease.and_then(|id| world.state.leases.get(&id)).is_some_and(|lease| lease.attempt > 0)
+}
+
+impl Alone<'_> {
+    /// Whole GPUs are not shared: more members than GPUs cannot be placed. Told at the place that came closest.
+    fn too_few(&self) -> Option<NearestMiss> {
+        let short = self.want.slice == SliceWant::Whole && self.members > self.gpus;
+        let miss = self.miss.as_ref().map(|miss| (miss.nearest.node, miss.nearest.gpu));
+        let (node, gpu) = miss.or_else(|| self.best.as_ref().map(|best| (best.node, Some(best.gpu))))?;
+        let (need, have) = (self.members as u64, self.gpus as u64);
+        short.then_some(NearestMiss { node, gpu, reason: Reason::GangIncomplete, need, have })
+    }
+}
+
+/// The ways to try, none twice: spreading does nothing for a gang that may stand on one node, nor the order for equal
+/// members. Equal whole GPUs fit any way if they fit at all, since each takes the same of its node wherever it stands.
+fn ways(request: &LeaseRequest, wants: usize, members: usize) -> impl Iterator<Item = Way> {
+    let (spreads, equal) = (request.min_nodes > 1, wants == 1);
+    let whole = request.members.iter().all(|want| want.slice == SliceWant::Whole);
+    let base = [(false, false), (false, true), (true, false), (true, true)]
+        .map(|(reversed, spread_early)| Way { reversed, spread_early, twist: None })
+        .into_iter()
+        .filter(move |way| (spreads || !way.spread_early) && (!equal || !way.reversed));
+    let varied = if equal && whole && !spreads { 0 } else { members.min(VARIED_MEMBERS) };
+    let twisted = (0..varied).flat_map(|at| {
+        (1..=VARIED_CHOICES).map(move |choice| Way { reversed: false, spread_early: true, twist: Some((at, choice)) })
+    });
+    base.chain(twisted)
 }
 
 fn attempt(world: &mut World<'_>, order: &[u16], way: Way) -> Result<(), NearestMiss> {

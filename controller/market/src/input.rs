@@ -7,6 +7,8 @@ use selion_api::agent::{Fence, SignedReport};
 use selion_api::chain::Block;
 use selion_api::{Account, Address, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
 
+use crate::accounts::{Group, Seat};
+
 /// Version of the rules that this crate carries.
 pub const RULES: u16 = 1;
 
@@ -34,8 +36,18 @@ pub struct Policy {
     pub ending_ms: u64,
     /// A voucher is due at least this often while a lease is active.
     pub voucher_ms: u64,
-    /// Weights of accounts in the order of service, sorted by account; 1 if absent.
-    pub weights: Vec<(Account, u32)>,
+    /// A lease that became active runs at least this long before it may be stopped for one of a higher class.
+    pub min_run_ms: u64,
+    /// Room is kept for the head of the line, and leases of lower classes may be stopped for it. False, for comparing:
+    /// whoever fits is served, and large gangs may starve.
+    pub bookings: bool,
+    /// Groups of accounts, sorted by path.
+    pub groups: Vec<Group>,
+    /// Where accounts stand in the order of service, sorted by account: one that is out of order is not found.
+    pub accounts: Vec<Seat>,
+    /// What an account held in the past counts beside what it holds, as a mean of which half has faded after this
+    /// long, in milliseconds; 0: the past does not count.
+    pub half_life_ms: u64,
 }
 
 impl Default for Policy {
@@ -46,7 +58,11 @@ impl Default for Policy {
             start_ms: 30_000,
             ending_ms: 15_000,
             voucher_ms: 60_000,
-            weights: Vec::new(),
+            min_run_ms: 300_000,
+            bookings: true,
+            groups: Vec::new(),
+            accounts: Vec::new(),
+            half_life_ms: 0,
         }
     }
 }

@@ -3,6 +3,7 @@
 use selion_api::lease::{BillLine, LeaseState, OnNodeLoss};
 use selion_api::{Amount, LeaseId, Reason, TimeMs};
 
+use crate::booking;
 use crate::effect::Effect;
 use crate::state::{Lease, Progress};
 use crate::step::{Step, Wake};
@@ -66,6 +67,7 @@ impl Step<'_> {
         let Ok(to) = follow(lease.state, to) else {
             return;
         };
+        let end_before = booking::end_of(&self.state.policy, lease);
         if let Some(old) = lease.deadline.take() {
             self.state.deadlines.remove(&(old, id));
         }
@@ -84,6 +86,7 @@ impl Step<'_> {
         } else {
             self.state.waiting.remove(&id);
         }
+        self.state.note_end(id, end_before);
         self.touched.leases.insert(id);
         self.emit(Effect::Moved { lease: id, state: to, reason, attempt });
     }
@@ -172,13 +175,9 @@ impl Step<'_> {
 
     /// Frees what one run of a lease holds on a node, if it still does.
     pub(crate) fn free_slot(&mut self, node: selion_api::NodeId, id: LeaseId, rank: u16, attempt: u32) {
-        let Some(at) = self.state.nodes.get_mut(&node) else {
-            return;
-        };
-        if at.held.get(&(id, rank)).is_none_or(|held| held.attempt != attempt) {
+        if !self.state.unhold(node, id, rank, attempt) {
             return;
         }
-        at.held.remove(&(id, rank));
         self.touched.nodes.insert(node);
         self.touched.desired.insert(node);
         self.wake_up(Wake::All);
@@ -285,6 +284,7 @@ impl Step<'_> {
     pub(crate) fn drop_waiting(&mut self, id: LeaseId, reason: Reason) {
         self.enter(id, LeaseState::Ended, Some(reason), None);
         self.state.forget.insert((self.at.plus(KEEP_ENDED_MS), id));
-        self.wake_up(Wake::Order);
+        let booked = self.state.booking.as_ref().is_some_and(|booking| booking.lease == id);
+        self.wake_up(if booked { Wake::All } else { Wake::Order });
     }
 }

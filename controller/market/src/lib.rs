@@ -7,10 +7,15 @@
 
 extern crate alloc;
 
+pub mod accounts;
+pub mod booking;
 mod chain;
 pub mod desired;
 pub mod effect;
+pub mod engine;
+mod estimate;
 pub mod explain;
+pub mod fair;
 pub mod fleet;
 mod gang;
 pub mod geometry;
@@ -19,13 +24,18 @@ pub mod lease;
 pub mod ledger;
 mod link;
 mod money;
-pub mod order;
+mod order;
 mod pass;
 mod place;
+mod preempt;
 mod request;
+pub mod shares;
 pub mod state;
 mod step;
+mod survey;
+pub mod tally;
 
+pub use accounts::{Group, Seat};
 pub use effect::{Answer, Effect, Grant, Outcome, Touched, VoucherDue};
 pub use input::{Input, Policy, RequestLease, Stamp};
 pub use ledger::{Ledger, Pocket, Transfer};

@@ -60,7 +60,7 @@ impl Step<'_> {
             node.linked = true;
             node.since = at;
         }
-        node.spec = Some(spec.clone());
+        self.state.change_node(id, None, |node| node.spec = Some(spec.clone()));
         let over: Vec<(LeaseId, u16, u32)> = self
             .held_on(id)
             .filter(|((lease, rank), held)| !self.is_expected(*lease, *rank, held))

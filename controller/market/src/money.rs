@@ -15,7 +15,7 @@ pub(crate) struct Uncovered {
 }
 
 /// The latest time at which a lease granted at `at` can still be running.
-fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> TimeMs {
+pub(crate) fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> TimeMs {
     let policy = &state.policy;
     at.plus(policy.hold_ms)
         .plus(policy.prepare_ms)

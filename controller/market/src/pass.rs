@@ -1,31 +1,70 @@
 //! The scheduling pass: in the order of service, whoever fits is granted, and the order is made anew after each grant.
+//! The first who does not fit is booked, and whoever comes after it is served beside its booking.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use selion_api::lease::{LeaseState, NearestMiss};
-use selion_api::{LeaseId, Reason};
+use selion_api::lease::{LeaseState, NearestMiss, Priority};
+use selion_api::{LeaseId, NodeId, Reason, TimeMs};
 
+use crate::booking::{self, Booking, Denied};
 use crate::effect::{Effect, Grant};
 use crate::gang::{self, NoPlace};
 use crate::ledger::Pocket;
 use crate::money;
-use crate::order::{self, Shares, Turn};
+use crate::order::{Shares, Turn};
 use crate::place::{self, Placed, Room, World};
+use crate::preempt;
 use crate::request::{cost, uncovered};
-use crate::state::{Held, Member, Progress, State};
+use crate::state::{Held, Lease, Member, Progress, State};
 use crate::step::{Step, Wake};
+use crate::survey::Survey;
 
 /// Most members placed in one step.
 pub const MAX_PLACEMENTS: usize = 256;
 
+/// Place in the line, lowest first: the class, in it who is booked, and then the order of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    class: Reverse<Priority>,
+    not_booked: bool,
+    turn: Turn,
+}
+
+impl Rank {
+    fn of(state: &State, shares: &Shares, id: LeaseId, lease: &Lease) -> Self {
+        let booked = state.booking.as_ref().is_some_and(|booking| booking.lease == id);
+        Self { class: Reverse(lease.request.priority), not_booked: !booked, turn: shares.turn(id, lease) }
+    }
+
+    pub(crate) fn lease(self) -> LeaseId {
+        self.turn.lease()
+    }
+}
+
+/// Everybody who waits, in the order in which they are tried.
+pub(crate) fn line(state: &State, shares: &Shares) -> BTreeSet<Rank> {
+    let waiting = state.waiting.iter().filter_map(|id| Some((*id, state.leases.get(id)?)));
+    waiting.map(|(id, lease)| Rank::of(state, shares, id, lease)).collect()
+}
+
 /// What a pass has learnt so far.
 struct Round {
     shares: Shares,
+    survey: Survey,
     /// Who has not been tried yet.
-    queue: BTreeSet<Turn>,
+    queue: BTreeSet<Rank>,
+    /// What those who were tried are told.
+    told: BTreeMap<LeaseId, NoPlace>,
     /// Wants that did not fit. Room only shrinks during a pass, so equal wants need not be tried again.
     hopeless: BTreeMap<Vec<u8>, NoPlace>,
+    /// Wants for which no known end makes room.
+    endless: BTreeSet<Vec<u8>>,
+    /// Wants that fit, but not beside the booking. Forgotten when it changes.
+    kept: BTreeMap<Vec<u8>, NoPlace>,
+    /// The booking beside which `kept` was found.
+    seen: Option<Booking>,
     /// Whether anything waits for an agent to confirm a stop; looked up when first asked for.
     stops_pending: Option<bool>,
     placements: usize,
@@ -34,70 +73,163 @@ struct Round {
 impl Step<'_> {
     /// Grants what can be granted, then tells everybody who still waits why, and at which place.
     pub(crate) fn pass(&mut self) {
-        if self.wake == Wake::None || self.state.waiting.is_empty() {
+        if self.wake == Wake::None {
+            return;
+        }
+        if self.state.waiting.is_empty() || self.halted().is_some() || !self.state.policy.bookings {
+            self.set_booking(None);
+        }
+        if self.state.waiting.is_empty() {
             return;
         }
         let mut round = Round {
             // One alone is first whatever it holds.
             shares: if self.state.waiting.len() > 1 { Shares::of(self.state) } else { Shares::default() },
+            survey: Survey::default(),
             queue: BTreeSet::new(),
+            told: BTreeMap::new(),
             hopeless: BTreeMap::new(),
+            endless: BTreeSet::new(),
+            kept: BTreeMap::new(),
+            seen: None,
             stops_pending: None,
             placements: 0,
         };
-        round.queue = turns(self.state, &round.shares);
-        let mut told: BTreeMap<LeaseId, NoPlace> = BTreeMap::new();
-        let queue = core::mem::take(&mut round.queue);
-        round.queue = queue
-            .into_iter()
-            .filter(|turn| match self.wake {
+        if self.wake == Wake::All {
+            self.look_at_booking();
+        }
+        round.seen.clone_from(&self.state.booking);
+        let everybody = line(self.state, &round.shares).into_iter();
+        round.queue = everybody
+            .filter(|rank| match self.wake {
                 Wake::All => true,
                 // Nothing came free since the others were tried.
-                Wake::One(only) => turn.lease() == only,
+                Wake::One(only) => rank.lease() == only,
                 Wake::Order | Wake::None => false,
             })
             .collect();
-        while let Some(turn) = round.queue.pop_first() {
-            let id = turn.lease();
+        loop {
+            self.survey(&mut round);
+            let Some(rank) = round.queue.pop_first() else {
+                break;
+            };
+            let id = rank.lease();
+            if !self.state.waiting.contains(&id) {
+                continue; // it stood twice in the line, and was served
+            }
             let members = self.state.leases.get(&id).map_or(0, |lease| lease.request.members.len());
             if round.placements > 0 && round.placements + members > MAX_PLACEMENTS {
                 self.more = true;
-                told.insert(id, queued());
-                told.extend(round.queue.iter().map(|turn| (turn.lease(), queued())));
+                round.told.insert(id, queued());
+                let rest: Vec<LeaseId> = round.queue.iter().map(|rank| rank.lease()).collect();
+                round.told.extend(rest.into_iter().map(|id| (id, queued())));
                 break;
             }
             match self.try_one(id, &mut round) {
                 Ok(()) => {
                     round.placements += members;
-                    let renter = self.state.leases.get(&id).map(|lease| lease.request.renter);
-                    let moved =
-                        |turn: &&Turn| self.state.leases.get(&turn.lease()).map(|lease| lease.request.renter) == renter;
-                    let old: Vec<Turn> = round.queue.iter().filter(moved).copied().collect();
-                    for turn in old {
-                        round.queue.remove(&turn);
-                        if let Some(lease) = self.state.leases.get(&turn.lease()) {
-                            round.queue.insert(round.shares.turn(turn.lease(), lease));
-                        }
-                    }
+                    round.told.remove(&id);
+                    self.rerank(id, &mut round);
                 }
-                Err(no_place) => {
-                    told.insert(id, no_place);
-                }
+                Err(denied) => self.denied(id, denied, &mut round),
+            }
+            if self.state.booking != round.seen {
+                round.seen.clone_from(&self.state.booking);
+                self.try_kept_again(&mut round);
             }
         }
-        self.tell_positions(&round.shares, &told);
+        round.shares.at_rest(self.state);
+        self.tell_positions(&round);
     }
 
-    fn tell_positions(&mut self, shares: &Shares, told: &BTreeMap<LeaseId, NoPlace>) {
-        for (at, turn) in turns(self.state, shares).into_iter().enumerate() {
-            let id = turn.lease();
+    /// Finds out who can get something now, where that matters for the order.
+    fn survey(&self, round: &mut Round) {
+        let line = round.queue.iter().map(|rank| rank.lease());
+        if round.survey.update(self.state, &mut round.shares, line) {
+            round.queue = round.queue.iter().filter_map(|rank| self.rank(rank.lease(), &round.shares)).collect();
+        }
+    }
+
+    fn rank(&self, id: LeaseId, shares: &Shares) -> Option<Rank> {
+        Some(Rank::of(self.state, shares, id, self.state.leases.get(&id)?))
+    }
+
+    /// Why nothing at all is granted now.
+    fn halted(&self) -> Option<Reason> {
+        if self.state.chain_broken {
+            return Some(Reason::ChainBroken);
+        }
+        // Where authority has passed on, what is granted here could be paid by nobody.
+        let gone = self.state.pool.as_ref().is_some_and(|pool| pool.epoch != self.state.fence.epoch);
+        gone.then_some(Reason::StaleFence)
+    }
+
+    /// After a grant: the turns of those of the same renter have moved, or of everybody if there are groups.
+    fn rerank(&self, granted: LeaseId, round: &mut Round) {
+        let Some(lease) = self.state.leases.get(&granted) else {
+            return;
+        };
+        let renter = lease.request.renter;
+        round.survey.changed(renter, &lease.members.iter().map(|member| member.node).collect());
+        let theirs = |id| self.state.leases.get(&id).is_some_and(|lease| lease.request.renter == renter);
+        let moved = |rank: &&Rank| round.shares.grouped() || theirs(rank.lease());
+        let old: Vec<Rank> = round.queue.iter().filter(moved).copied().collect();
+        for rank in old {
+            round.queue.remove(&rank);
+            round.queue.extend(self.rank(rank.lease(), &round.shares));
+        }
+    }
+
+    /// Notes why a lease is not granted. Who finds no room may get the booking; who has it and cannot use it loses it.
+    fn denied(&mut self, id: LeaseId, denied: Denied, round: &mut Round) {
+        if let Some(lease) = self.state.leases.get(&id) {
+            round.survey.failed(lease.request.renter, id);
+        }
+        let told = match denied {
+            Denied::Full(mut none) => {
+                if self.book(id, round) {
+                    none.reason = Reason::WaitsForStop;
+                }
+                none
+            }
+            Denied::Kept(none) => none,
+            Denied::Other(none) => {
+                if self.state.booking.as_ref().is_some_and(|booking| booking.lease == id) {
+                    self.set_booking(None);
+                }
+                none
+            }
+        };
+        round.told.insert(id, told);
+    }
+
+    /// The booking changed: who was told that room is kept for it is tried again.
+    fn try_kept_again(&mut self, round: &mut Round) {
+        round.kept.clear();
+        // Who could get nothing may find room now that it is kept elsewhere, and the other way round.
+        round.survey = Survey::default();
+        let is_kept = |reason: Option<Reason>| reason == Some(Reason::KeptForBooking);
+        for id in &self.state.waiting {
+            let Some(lease) = self.state.leases.get(id) else {
+                continue;
+            };
+            let told = round.told.get(id).map_or(lease.reason, |none| Some(none.reason));
+            if is_kept(told) {
+                round.queue.insert(Rank::of(self.state, &round.shares, *id, lease));
+            }
+        }
+    }
+
+    fn tell_positions(&mut self, round: &Round) {
+        for (at, rank) in line(self.state, &round.shares).into_iter().enumerate() {
+            let id = rank.lease();
             let Some(lease) = self.state.leases.get_mut(&id) else {
                 continue;
             };
             let position = at as u64 + 1;
             let mut changed = lease.position != position;
             lease.position = position;
-            if let Some(why) = told.get(&id) {
+            if let Some(why) = round.told.get(&id) {
                 changed |= lease.reason != Some(why.reason) || lease.nearest != why.nearest;
                 lease.reason = Some(why.reason);
                 lease.nearest.clone_from(&why.nearest);
@@ -108,46 +240,150 @@ impl Step<'_> {
         }
     }
 
-    fn try_one(&mut self, id: LeaseId, round: &mut Round) -> Result<(), NoPlace> {
-        let plain = |reason| NoPlace { reason, nearest: None };
-        if self.state.chain_broken {
-            return Err(plain(Reason::ChainBroken));
-        }
-        if self.state.pool.as_ref().is_some_and(|pool| pool.epoch != self.state.fence.epoch) {
-            // Authority has passed on: what is granted here could be paid by nobody.
-            return Err(plain(Reason::StaleFence));
+    fn try_one(&mut self, id: LeaseId, round: &mut Round) -> Result<(), Denied> {
+        let plain = |reason| Denied::Other(NoPlace { reason, nearest: None });
+        if let Some(reason) = self.halted() {
+            return Err(plain(reason));
         }
         let Some(lease) = self.state.leases.get(&id) else {
             return Err(plain(Reason::NoSuchLease));
         };
         let request = &lease.request;
-        // A lease that ran before may be barred from a node where its own old run still stops: it is tried by itself.
-        let want = (lease.attempt == 0).then(|| {
-            selion_api::commit::canonical(&(&request.members, request.min_nodes, request.max_rate, request.classes))
-        });
-        if let Some(known) = want.as_ref().and_then(|want| round.hopeless.get(want)) {
-            return Err(known.clone());
+        let want = want(lease);
+        // Who is booked is always tried: it may go where it is booked, also where the search finds nothing.
+        let booked = self.state.booking.as_ref().is_some_and(|booking| booking.lease == id);
+        if let Some(known) = want.as_ref().filter(|_| !booked).and_then(|want| round.hopeless.get(want)) {
+            return Err(Denied::Full(known.clone()));
         }
-        let mut world = World { state: self.state, request, lease: Some(id), room: Room::Now, placed: Vec::new() };
-        let placed = match gang::place(&mut world) {
-            Ok(placed) => placed,
-            Err(mut none) => {
-                world.room = Room::Stopped;
+        let late = |(booking, _): (&Booking, _)| money::latest_end(self.state, request, self.at) > booking.at;
+        if booking::binding(self.state, Some(id), request).is_some_and(late)
+            && let Some(known) = want.as_ref().and_then(|want| round.kept.get(want))
+        {
+            return Err(Denied::Kept(known.clone()));
+        }
+        let now = match booking::place_now(self.state, Some(id), request) {
+            Ok(now) => now,
+            Err(Denied::Full(mut none)) => {
                 let pending = round.stops_pending.get_or_insert_with(|| stops_pending(self.state));
-                if *pending && gang::place(&mut world).is_ok() {
+                if *pending && gang::place(&mut World::new(self.state, request, Some(id), Room::Stopped)).is_ok() {
                     none.reason = Reason::WaitsForStop;
                 }
                 if let Some(want) = want {
                     round.hopeless.insert(want, none.clone());
                 }
-                return Err(none);
+                return Err(Denied::Full(none));
             }
+            Err(Denied::Kept(none)) => {
+                if let Some(want) = want {
+                    round.kept.insert(want, none.clone());
+                }
+                return Err(Denied::Kept(none));
+            }
+            Err(other) => return Err(other),
         };
-        let total = cost(request, &placed);
-        money::covers(self.state, request, total, self.at)
-            .map_err(|short| NoPlace { reason: Reason::PaymentRequired, nearest: uncovered(&placed, short) })?;
-        self.grant(id, &placed, total, round);
+        let total = cost(request, &now.placed);
+        money::covers(self.state, request, total, self.at).map_err(|short| {
+            Denied::Other(NoPlace { reason: Reason::PaymentRequired, nearest: uncovered(&now.placed, short) })
+        })?;
+        let outranks = booking::may_book(self.state, id, lease);
+        if let (Some(places), Some(booking)) = (now.moved, &mut self.state.booking) {
+            booking.places = places;
+        }
+        self.grant(id, &now.placed, total, round);
+        match &self.state.booking {
+            Some(booking) if booking.lease == id => self.state.booking = None,
+            // It took no notice of the booking.
+            Some(_) if outranks => self.look_at_booking(),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// Books the earliest known time for who finds no room now, if the booking is its own or it may take it. Before that
+    /// it stops leases of lower classes, if it then starts earlier; true if it did.
+    fn book(&mut self, id: LeaseId, round: &mut Round) -> bool {
+        let Some(lease) = self.state.leases.get(&id).filter(|lease| booking::may_book(self.state, id, lease)) else {
+            return false;
+        };
+        if !self.state.policy.bookings {
+            return false;
+        }
+        let want = want(lease);
+        if want.as_ref().is_some_and(|want| round.endless.contains(want)) {
+            return false;
+        }
+        let own = self.state.booking.as_ref().filter(|booking| booking.lease == id).map(|booking| booking.at);
+        let found = match own {
+            Some(at) => Some((at, None)),
+            None => booking::earliest(self.state, id, lease, None).map(|(at, places)| (at, Some(places))),
+        };
+        let Some((at, places)) = found else {
+            round.endless.extend(want);
+            return false;
+        };
+        let stops = self.preempt(id, at);
+        if stops {
+            round.stops_pending = Some(true);
+            self.book_at(id, None);
+        } else if own.is_none() {
+            self.book_at(id, places.map(|places| (at, places)));
+        }
+        stops
+    }
+
+    /// Keeps room for a lease: what was found, if it can pay for that; or, where others were just stopped for it and
+    /// this was asked already, the earliest there is.
+    fn book_at(&mut self, id: LeaseId, found: Option<(TimeMs, Vec<Placed>)>) {
+        let booking = self.state.leases.get(&id).and_then(|lease| {
+            let (at, places) = match found {
+                None => booking::earliest(self.state, id, lease, None)?,
+                Some((at, places)) => {
+                    let total = cost(&lease.request, &places);
+                    money::covers(self.state, &lease.request, total, self.at).ok()?;
+                    (at, places)
+                }
+            };
+            let places = booking::taken(&lease.request, lease.attempt, &places);
+            Some(Booking { lease: id, at, look: self.next_look(lease, at), places })
+        });
+        if booking.is_some() {
+            self.set_booking(booking);
+        }
+    }
+
+    fn next_look(&self, lease: &Lease, at: TimeMs) -> TimeMs {
+        preempt::next_open(self.state, lease.request.priority).map_or(at, |open| open.min(at))
+    }
+
+    /// Looks again at the booking: its lease may be gone, a node may be lost, room may have come free before its time.
+    fn look_at_booking(&mut self) {
+        let Some(booking) = &self.state.booking else {
+            return;
+        };
+        let lease = self.state.leases.get(&booking.lease).filter(|lease| lease.state == LeaseState::Waiting);
+        let again = lease.and_then(|lease| {
+            let (at, places) = booking::earliest(self.state, booking.lease, lease, Some(booking))?;
+            let places = booking::taken(&lease.request, lease.attempt, &places);
+            Some(Booking { lease: booking.lease, at, look: self.next_look(lease, at), places })
+        });
+        self.set_booking(again);
+    }
+
+    fn set_booking(&mut self, booking: Option<Booking>) {
+        let old = core::mem::replace(&mut self.state.booking, booking);
+        let told = |booking: &Option<Booking>| booking.as_ref().map(|booking| (booking.lease, booking.at));
+        let (was, is) = (told(&old), told(&self.state.booking));
+        if was == is {
+            return;
+        }
+        if let Some((lease, _)) = was.filter(|(lease, _)| is.is_none_or(|(now, _)| now != *lease)) {
+            self.touched.leases.insert(lease);
+            self.emit(Effect::Booked { lease, at: None });
+        }
+        if let Some((lease, at)) = is {
+            self.touched.leases.insert(lease);
+            self.emit(Effect::Booked { lease, at: Some(at) });
+        }
     }
 
     /// Gives all members their slots and keeps the money, in one step.
@@ -161,26 +397,14 @@ impl Step<'_> {
         lease.active_since = None;
         lease.members = placed.iter().map(member).collect();
         let attempt = lease.attempt;
-        let wants = lease.request.members.clone();
+        let taken: Vec<(NodeId, Held)> = booking::taken(&lease.request, attempt, placed);
         let until = self.at.plus(self.state.policy.hold_ms);
         self.enter(id, LeaseState::Held, None, Some(until));
-        for (place, want) in placed.iter().zip(&wants) {
-            if let Some(node) = self.state.nodes.get_mut(&place.node) {
-                let held = Held {
-                    attempt,
-                    gpu: place.gpu,
-                    slot: place.slot.clone(),
-                    cpu_milli: want.cpu_milli,
-                    ram_bytes: want.ram_bytes,
-                    port: place.port,
-                };
-                node.held.insert((id, place.rank), held);
-            }
+        for (place, (_, held)) in placed.iter().zip(taken) {
+            let taken = self.state.hold(place.node, id, place.rank, held);
+            round.shares.take(renter, &taken);
             self.touched.nodes.insert(place.node);
             self.touched.desired.insert(place.node);
-            let beside = (want.cpu_milli, want.ram_bytes);
-            let taken = order::piece_of(self.state, place.node, place.gpu, &place.slot, beside);
-            round.shares.take(renter, taken);
             self.emit(Effect::Granted(Grant {
                 lease: id,
                 attempt,
@@ -198,6 +422,15 @@ impl Step<'_> {
     }
 }
 
+/// What a lease wants, for knowing equal ones. A lease that ran before may be barred from a node where its own old run
+/// still stops: it is tried by itself.
+fn want(lease: &Lease) -> Option<Vec<u8>> {
+    let request = &lease.request;
+    (lease.attempt == 0).then(|| {
+        selion_api::commit::canonical(&(&request.members, request.min_nodes, request.max_rate, request.classes))
+    })
+}
+
 fn member(placed: &Placed) -> Member {
     Member {
         node: placed.node,
@@ -210,7 +443,7 @@ fn member(placed: &Placed) -> Member {
         progress: Progress::Granted,
         billable_ms: 0,
         vouched: selion_api::Amount::ZERO,
-        vouched_at: selion_api::TimeMs(0),
+        vouched_at: TimeMs(0),
         exit_code: None,
         outputs: None,
     }
@@ -218,11 +451,6 @@ fn member(placed: &Placed) -> Member {
 
 fn queued() -> NoPlace {
     NoPlace { reason: Reason::Queued, nearest: None::<NearestMiss> }
-}
-
-fn turns(state: &State, shares: &Shares) -> BTreeSet<Turn> {
-    let waiting = state.waiting.iter().filter_map(|id| Some((*id, state.leases.get(id)?)));
-    waiting.map(|(id, lease)| shares.turn(id, lease)).collect()
 }
 
 fn stops_pending(state: &State) -> bool {

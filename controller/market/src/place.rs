@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 
 use selion_api::lease::NearestMiss;
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
-use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot};
+use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
+use crate::booking;
 use crate::fleet;
 use crate::geometry::{self, Use};
 use crate::state::{Held, Node, State};
@@ -19,6 +20,8 @@ pub(crate) enum Room {
     Empty,
     /// All but those that are being stopped: will it fit soon?
     Stopped,
+    /// Those that are not known to be free by then: see [`crate::booking::known_end`].
+    At(TimeMs),
     /// All.
     Now,
 }
@@ -30,6 +33,10 @@ pub(crate) struct World<'a> {
     /// The lease, if it exists already: what an earlier run still holds bars its node.
     pub lease: Option<LeaseId>,
     pub room: Room,
+    /// Slots that count as taken too: those of a booking.
+    pub also: &'a [(NodeId, Held)],
+    /// Leases that count as gone: those that may be stopped for this one.
+    pub without: Option<&'a BTreeSet<LeaseId>>,
     pub placed: Vec<Placed>,
 }
 
@@ -108,12 +115,20 @@ struct Machine<'a> {
     barred: bool,
 }
 
-impl World<'_> {
+impl<'a> World<'a> {
+    pub(crate) fn new(state: &'a State, request: &'a LeaseRequest, lease: Option<LeaseId>, room: Room) -> Self {
+        Self { state, request, lease, room, also: &[], without: None, placed: Vec::new() }
+    }
+
     fn counts(&self, lease: LeaseId, held: &Held) -> bool {
+        if self.without.is_some_and(|gone| gone.contains(&lease)) {
+            return false;
+        }
         match self.room {
             Room::Now => true,
             Room::Empty => false,
             Room::Stopped => !stopping(self.state, lease, held),
+            Room::At(time) => booking::known_end(self.state, lease, held) > time,
         }
     }
 
@@ -127,6 +142,12 @@ impl World<'_> {
             machine.ports.insert(held.port);
             machine.slots.push((held.gpu, &held.slot));
             machine.barred |= self.lease == Some(*lease) && *member == rank;
+        }
+        for (_, held) in self.also.iter().filter(|(node, _)| *node == id) {
+            machine.cpu_milli = machine.cpu_milli.saturating_add(held.cpu_milli.into());
+            machine.ram_bytes = machine.ram_bytes.saturating_add(held.ram_bytes);
+            machine.ports.insert(held.port);
+            machine.slots.push((held.gpu, &held.slot));
         }
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             if let Some(want) = self.request.members.get(usize::from(placed.rank)) {

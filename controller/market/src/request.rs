@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use selion_api::lease::{LeaseState, NearestMiss, Refusal};
 use selion_api::{Account, Amount, LeaseId, LeaseRequest, Reason};
 
+use crate::booking::{self, Denied};
 use crate::effect::{Answer, Effect};
 use crate::gang;
 use crate::input::RequestLease;
@@ -13,6 +14,7 @@ use crate::money;
 use crate::place::{Placed, Room, World};
 use crate::state::{FirstAnswer, Lease};
 use crate::step::{Step, Wake};
+use crate::tally::Bundle;
 
 /// A repeat of a request is answered with the first answer for this long: a day in milliseconds.
 pub const REPEAT_MS: u64 = 24 * selion_api::unit::MS_PER_HOUR;
@@ -35,7 +37,7 @@ impl Step<'_> {
                 Err(refusal) => self.refuse(refusal),
             };
         }
-        let answer = self.consider(request).map(|()| self.create(asked));
+        let answer = self.consider(request).map(|size| self.create(asked, size));
         let until = self.at.plus(REPEAT_MS);
         let kept = FirstAnswer { body, answer: answer.clone(), until };
         if let Some(old) = self.state.answers.insert(request.idem, kept) {
@@ -48,8 +50,9 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now.
-    fn consider(&self, request: &LeaseRequest) -> Result<(), Refusal> {
+    /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now. Tells what
+    /// it takes.
+    fn consider(&self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
         let long_model = |model: &alloc::string::String| model.len() > MAX_MODEL;
         if request.check().is_err() || request.members.iter().any(|want| want.model.as_ref().is_some_and(long_model)) {
             return Err(Refusal::plain(Reason::BadRequest));
@@ -57,16 +60,18 @@ impl Step<'_> {
         if self.state.chain_broken {
             return Err(Refusal::plain(Reason::ChainBroken));
         }
-        let mut world = World { state: self.state, request, lease: None, room: Room::Empty, placed: Vec::new() };
+        let mut world = World::new(self.state, request, None, Room::Empty);
         let no_place = |none: gang::NoPlace| Refusal { reason: none.reason, nearest: none.nearest, lease: None };
         let places = gang::place(&mut world).map_err(no_place)?;
+        let size = self.state.size_of(request, &places);
         self.pays(request, &cheapest(&world, places))?;
         if request.wait_ms == 0 {
-            world.room = Room::Now;
-            let places = gang::place(&mut world).map_err(no_place)?;
-            self.pays(request, &places)?;
+            let now = booking::place_now(self.state, None, request).map_err(|denied| match denied {
+                Denied::Full(none) | Denied::Kept(none) | Denied::Other(none) => no_place(none),
+            })?;
+            self.pays(request, &now.placed)?;
         }
-        Ok(())
+        Ok(size)
     }
 
     fn pays(&self, request: &LeaseRequest, places: &[Placed]) -> Result<(), Refusal> {
@@ -78,13 +83,14 @@ impl Step<'_> {
         })
     }
 
-    fn create(&mut self, asked: &RequestLease) -> LeaseId {
+    fn create(&mut self, asked: &RequestLease, size: Bundle) -> LeaseId {
         let index = u32::try_from(self.effects.len()).unwrap_or(u32::MAX);
         let id = LeaseId { seq: self.seq, index };
         let until = self.at.plus(asked.request.wait_ms);
         let lease = Lease {
             request: asked.request.clone(),
             signed: asked.signature.is_some(),
+            size,
             created: self.at,
             state: LeaseState::Waiting,
             since: self.at,

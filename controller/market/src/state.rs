@@ -7,12 +7,14 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::agent::{Fence, Phase};
 use selion_api::chain::ComponentKind;
-use selion_api::lease::{LeaseRequest, LeaseState, NearestMiss, Refusal};
+use selion_api::lease::{LeaseRequest, LeaseState, NearestMiss, Priority, Refusal};
 use selion_api::slice::{IsolationClass, NodeSpec};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Reason, Slot, TimeMs};
 
+use crate::booking::{self, Booking};
 use crate::input::Policy;
 use crate::ledger::Ledger;
+use crate::tally::{Bundle, Tally};
 
 /// Everything that decisions depend on. Equal logs give equal bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
@@ -41,10 +43,16 @@ pub struct State {
     pub providers: BTreeMap<Account, Provider>,
     /// Machines by id, from chain and link.
     pub nodes: BTreeMap<NodeId, Node>,
+    /// Sums over the machines.
+    pub tally: Tally,
     /// Leases by id: live ones, and ended ones for a day, so that late reports find them.
     pub leases: BTreeMap<LeaseId, Lease>,
     /// Leases that wait.
     pub waiting: BTreeSet<LeaseId>,
+    /// What holds slots and is known to end: when at the latest, by class. A fold of leases and policy.
+    pub running: BTreeMap<Priority, BTreeSet<(TimeMs, LeaseId)>>,
+    /// Room kept for the head of the line.
+    pub booking: Option<Booking>,
     /// What a repeat of a request is answered with, by the request's `idem`.
     pub answers: BTreeMap<Hash32, FirstAnswer>,
     /// Money.
@@ -134,6 +142,8 @@ pub struct Node {
 /// What a member takes from its node.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Held {
+    /// Whose lease it is.
+    pub renter: Account,
     /// Which run of the lease.
     pub attempt: u32,
     /// GPU.
@@ -190,6 +200,9 @@ pub struct Lease {
     pub request: LeaseRequest,
     /// Whether the renter signed it.
     pub signed: bool,
+    /// What it would take at its best place in an empty fleet, when it was asked: what quotas and shares reckon with
+    /// before it has a place.
+    pub size: Bundle,
     /// When it was asked.
     pub created: TimeMs,
     /// Where it stands.
@@ -294,9 +307,25 @@ impl State {
         selion_api::commit::sha256_of(self)
     }
 
+    /// Notes when a lease ends at the latest; to be called after its state or deadline changed, with what it was before.
+    pub(crate) fn note_end(&mut self, id: LeaseId, before: Option<TimeMs>) {
+        let Some(lease) = self.leases.get(&id) else {
+            return;
+        };
+        let ends = self.running.entry(lease.request.priority).or_default();
+        if let Some(before) = before {
+            ends.remove(&(before, id));
+        }
+        if let Some(end) = booking::end_of(&self.policy, lease) {
+            ends.insert((end, id));
+        }
+    }
+
     /// When a [`Tick`](crate::Input::Tick) is due, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<TimeMs> {
-        self.deadlines.first().map(|(at, _)| *at)
+        let deadline = self.deadlines.first().map(|(at, _)| *at);
+        let look = self.booking.as_ref().map(|booking| booking.look);
+        deadline.into_iter().chain(look).min()
     }
 }

@@ -145,6 +145,7 @@ impl Step<'_> {
             self.touched.accounts.extend(accounts);
             self.state.delegate = delegate;
         }
+        self.state.tally.set_half_life(self.at, self.state.policy.half_life_ms, policy.half_life_ms);
         self.state.policy = policy.clone();
         let pending: Vec<(TimeMs, LeaseId, u64)> = self
             .state
@@ -170,6 +171,11 @@ impl Step<'_> {
             }
             self.touched.leases.insert(id);
         }
+        self.state.running.clear();
+        let ids: Vec<LeaseId> = self.state.leases.keys().copied().collect();
+        for id in ids {
+            self.state.note_end(id, None);
+        }
         self.touched.registry = true;
         self.wake_up(Wake::All);
         Answer::Done
@@ -184,10 +190,13 @@ impl Step<'_> {
                     self.state.deadlines.remove(&(due, id));
                     self.deadline(id);
                 }
-                _ => return,
+                _ => break,
             }
         }
-        self.more |= self.state.next_deadline().is_some_and(|due| due <= self.at);
+        if self.state.booking.as_ref().is_some_and(|booking| booking.look <= self.at) {
+            self.wake_up(Wake::All);
+        }
+        self.more |= self.state.deadlines.first().is_some_and(|(due, _)| *due <= self.at);
     }
 
     fn forget(&mut self) {

@@ -419,6 +419,12 @@ fn refused(reason: Reason) -> Face {
         R::PoolFull | R::GangIncomplete | R::Queued | R::WaitsForStop => {
             (S::CONFLICT, "set wait_ms to wait for room, or ask for a smaller slice", true)
         }
+        R::KeptForBooking => (
+            S::CONFLICT,
+            "set wait_ms to wait, or a duration_ms that ends before the booked time in `nearest.have`",
+            true,
+        ),
+        R::Preempted => (S::CONFLICT, "ask again, in a higher class or with on_node_loss requeue", true),
         R::StaleFence => (S::SERVICE_UNAVAILABLE, "another controller took over; send it there", true),
         R::UnknownVersion => (S::CONFLICT, "use the client release of this pool", false),
         R::ChainUnconfirmed => (S::CONFLICT, "wait until the chain's block is final, then ask again", true),

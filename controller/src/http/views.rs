@@ -1,33 +1,46 @@
 //! What the market knows, as JSON: shares and candidates.
 
-use selion_api::LeaseId;
+use std::collections::BTreeMap;
+
 use selion_api::lease::LeaseState;
-use selion_api::rest::{Candidate, ShareView};
+use selion_api::rest::{Candidate, GroupView, ShareView, SharesView};
+use selion_api::{Account, LeaseId};
 use selion_market::State;
 
-/// Binary digits after the point of the market's shares.
-const FRACTION: u32 = 40;
-
-/// Accounts with leases, in the order of service.
-pub(super) fn shares(state: &State) -> Vec<ShareView> {
-    let mut shares = state.shares();
-    shares.sort_by_key(|share| (share.fixed, share.renter));
-    let count = |of: &selion_market::order::Share, waiting: bool| {
-        let mine = state.leases.values().filter(|lease| lease.request.renter == of.renter);
-        let in_state = |state| (state == LeaseState::Waiting) == waiting && state != LeaseState::Ended;
-        mine.filter(|lease| in_state(lease.state)).count() as u64
-    };
-    shares
-        .iter()
-        .map(|share| ShareView {
+/// Accounts with leases, in the order of service, and the groups that they are in.
+pub(super) fn shares(state: &State) -> SharesView {
+    let mut counts: BTreeMap<Account, (u64, u64)> = BTreeMap::new();
+    for lease in state.leases.values() {
+        let (live, waiting) = counts.entry(lease.request.renter).or_default();
+        match lease.state {
+            LeaseState::Waiting => *waiting += 1,
+            LeaseState::Ended => {}
+            _ => *live += 1,
+        }
+    }
+    let share = |share: selion_market::shares::Share| {
+        let (live, waiting) = counts.get(&share.renter).copied().unwrap_or_default();
+        ShareView {
             account: share.renter,
+            group: share.group,
             weight: share.weight,
-            dominant_share_ppm: u64::try_from((share.fixed.saturating_mul(1_000_000)) >> FRACTION).unwrap_or(u64::MAX),
+            dominant_share_ppm: share.ppm,
             dominant_resource: share.resource.to_owned(),
-            live: count(share, false),
-            waiting: count(share, true),
-        })
-        .collect()
+            live,
+            waiting,
+        }
+    };
+    let group = |group: selion_market::shares::GroupShare| GroupView {
+        path: group.path,
+        weight: group.weight,
+        quota_permille: group.quota_permille,
+        gpu_work_permille: group.work_permille,
+        dominant_share_ppm: group.ppm,
+    };
+    SharesView {
+        shares: state.shares().into_iter().map(share).collect(),
+        groups: state.group_shares().into_iter().map(group).collect(),
+    }
 }
 
 /// Every GPU of the pool, judged for every different member; `None` if State has forgotten the lease.

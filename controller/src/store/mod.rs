@@ -8,11 +8,14 @@ pub mod entry;
 pub mod head;
 pub mod outbox;
 pub mod output;
+mod published;
 pub mod rows;
 pub mod signed_voucher;
 pub mod term;
 pub mod voucher;
 pub mod work;
+
+pub use published::published;
 
 use std::path::Path;
 use std::time::Duration;

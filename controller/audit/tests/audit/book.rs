@@ -4,7 +4,7 @@
 use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead, SignedReport};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::{PoolId, canonical, signing_digest};
-use selion_api::lease::{LeaseState, OnNodeLoss};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
 use selion_api::rest::LoggedEntry;
 use selion_api::slice::{GpuSpec, NodeSpec, Sandbox};
 use selion_api::{
@@ -131,6 +131,7 @@ impl Book {
             duration_ms: HOUR,
             wait_ms: 10 * HOUR,
             on_node_loss: OnNodeLoss::End,
+            priority: Priority::Standard,
             work: Hash32([7; 32]),
             datasets: Vec::new(),
         };

@@ -7,13 +7,13 @@ use std::fmt::Write as _;
 use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
 use selion_api::chain::{Block, ChainEvent, ComponentKind};
 use selion_api::commit::canonical;
-use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Refusal};
+use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Priority, Refusal};
 use selion_api::slice::IsolationClass;
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
     SliceWant, Slot, TimeMs,
 };
-use selion_market::{Effect, Grant, Input, Pocket, Policy, RequestLease, Transfer, VoucherDue};
+use selion_market::{Effect, Grant, Group, Input, Pocket, Policy, RequestLease, Seat, Transfer, VoucherDue};
 
 use crate::pool::{a100, spec};
 
@@ -56,6 +56,7 @@ fn request() -> LeaseRequest {
         on_node_loss: OnNodeLoss::Requeue,
         work: Hash32([0x66; 32]),
         datasets: vec![Hash32([0x77; 32])],
+        priority: Priority::Firm,
     }
 }
 
@@ -119,7 +120,12 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
             "opened",
             Input::Opened {
                 delegate: Address([0x88; 20]),
-                policy: Policy { weights: vec![(RENTER, 2)], ..Policy::default() },
+                policy: Policy {
+                    groups: vec![Group { path: "lab/vision".into(), weight: 3, quota_permille: 250 }],
+                    accounts: vec![Seat { account: RENTER, group: "lab/vision".into(), weight: 2 }],
+                    half_life_ms: 3_600_000,
+                    ..Policy::default()
+                },
             },
         ),
         ("chain_broken", Input::ChainBroken { number, had: digest, has: Hash32([2; 32]) }),
@@ -188,6 +194,8 @@ fn effects() -> Vec<(String, Vec<u8>)> {
         ("voucher_due".into(), voucher),
         ("node_changed".into(), node),
         ("refused".into(), Effect::Refused(refusal)),
+        ("booked".into(), Effect::Booked { lease: LEASE, at: Some(TimeMs(78)) }),
+        ("preempted".into(), Effect::Preempted { lease: LEASE, attempt: 1, by: LeaseId { seq: 13, index: 0 } }),
     ];
     for (at, slot) in slots().into_iter().enumerate() {
         let grant = Grant {

@@ -7,6 +7,7 @@ use selion_api::slice::{GpuSpec, SliceWant};
 use selion_api::{Amount, Reason, Slot};
 use selion_market::ledger::Pocket;
 use selion_market::state::{Node, Progress};
+use selion_market::tally::Tally;
 use selion_market::{Lease, State};
 
 pub fn check(state: &State) {
@@ -14,6 +15,7 @@ pub fn check(state: &State) {
         no_slot_is_in_two_leases(node);
     }
     money_is_conserved(state);
+    sums_are_those_of_the_nodes(state);
     for (id, lease) in &state.leases {
         gang_is_whole(state, *id, lease);
         bill_is_bounded(state, lease);
@@ -23,9 +25,25 @@ pub fn check(state: &State) {
         assert_eq!(due, !ended, "the deadline is in the list");
         assert_eq!(state.waiting.contains(id), lease.state == LeaseState::Waiting);
     }
+    running_is_what_holds_slots(state);
+    if let Some(booking) = &state.booking {
+        let holder = &state.leases[&booking.lease];
+        assert_eq!(holder.state, LeaseState::Waiting, "only who waits is booked");
+        assert_eq!(holder.request.members.len(), booking.places.len(), "all members or none");
+        assert!(booking.look <= booking.at);
+        assert!(booking.look > state.now || state.more, "a booking ends at its time: {booking:?}");
+    }
     let live = state.leases.values().filter(|lease| lease.state != LeaseState::Ended);
     assert_eq!(state.deadlines.len(), live.count(), "no deadline without a live lease");
     assert_eq!(state.repeats.len(), state.answers.len());
+}
+
+/// What is kept as it changes is what all nodes add up to.
+fn sums_are_those_of_the_nodes(state: &State) {
+    let counted = Tally::of(state);
+    assert_eq!((&state.tally.totals, &state.tally.held), (&counted.totals, &counted.held));
+    let forgetful = state.policy.half_life_ms == 0;
+    assert!(!forgetful || state.tally.past.is_empty(), "the past counts only with a half-life");
 }
 
 fn no_slot_is_in_two_leases(node: &Node) {
@@ -133,5 +151,19 @@ fn bill_is_bounded(state: &State, lease: &Lease) {
         let interval = lease.active_since.map_or(0, |since| state.now.since(since));
         assert!(member.billable_ms <= interval && member.billable_ms <= lease.request.duration_ms);
         assert!(member.vouched <= member.rate.bill(member.billable_ms), "no voucher above the bill");
+    }
+}
+
+fn running_is_what_holds_slots(state: &State) {
+    use LeaseState::{Active, Ending, Held, Preparing, Starting};
+    let runs = |lease: &Lease| matches!(lease.state, Held | Preparing | Starting | Active | Ending);
+    let noted: BTreeSet<_> = state.running.values().flatten().map(|(_, id)| *id).collect();
+    let live: BTreeSet<_> = state.leases.iter().filter(|(_, lease)| runs(lease)).map(|(id, _)| *id).collect();
+    assert_eq!(noted, live);
+    for (end, id) in state.running.values().flatten() {
+        let lease = &state.leases[id];
+        let active = lease.state == Active;
+        assert!(!active || end.0 == lease.deadline.unwrap().0.saturating_add(state.policy.ending_ms));
+        assert!(state.running[&lease.request.priority].contains(&(*end, *id)) && Some(*end) >= lease.deadline);
     }
 }

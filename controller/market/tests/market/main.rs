@@ -6,13 +6,21 @@
     reason = "tests: a failure here is what is being looked for"
 )]
 
+mod fair;
+mod filling;
 mod geometry;
 mod golden;
+mod groups;
+mod hierarchy;
+mod honest;
 mod invariants;
 mod leases;
 mod links;
 mod money;
+mod naive;
 mod order;
 mod placing;
 mod pool;
+mod preemption;
 mod properties;
+mod waiting;

@@ -2,7 +2,7 @@
 
 use selion_api::agent::MemberEvent;
 use selion_api::{Account, LeaseRequest, Rate, Reason, SliceWant};
-use selion_market::{Input, Policy};
+use selion_market::{Input, Policy, Seat};
 
 use crate::pool::{DELEGATE, Pool, TOKEN, a100, ask, renter, spec};
 
@@ -22,7 +22,9 @@ fn task(of: u8, cpu_milli: u32, ram_bytes: u64) -> LeaseRequest {
 /// Fills a node, lets everybody queue, empties it, and tells who was served in which order.
 fn serve(cpu_milli: u32, ram_bytes: u64, weights: &[(Account, u32)], tasks: &[LeaseRequest]) -> Vec<u8> {
     let mut pool = Pool::new();
-    pool.enter(Input::Opened { delegate: DELEGATE, policy: Policy { weights: weights.to_vec(), ..Policy::default() } });
+    let seat = |(account, weight): &(Account, u32)| Seat { account: *account, group: String::new(), weight: *weight };
+    let accounts = weights.iter().map(seat).collect();
+    pool.enter(Input::Opened { delegate: DELEGATE, policy: Policy { accounts, ..Policy::default() } });
     let mut node = spec(1, vec![a100(1, 0)]);
     node.cpu_milli = cpu_milli;
     node.ram_bytes = ram_bytes;
@@ -31,10 +33,14 @@ fn serve(cpu_milli: u32, ram_bytes: u64, weights: &[(Account, u32)], tasks: &[Le
         pool.fund(renter(one), 1_000_000 * TOKEN);
     }
     let filler = pool.lease(task(FILLER, cpu_milli, ram_bytes));
+    // Whoever comes first is booked and stays the head of the line. Here it leaves before there is room, so that nothing
+    // but the order of service decides.
+    let head = pool.lease(task(FILLER, cpu_milli, ram_bytes));
     for request in tasks {
         let id = pool.lease(request.clone());
         assert_eq!(pool.reason_of(id), Some(Reason::PoolFull));
     }
+    pool.release(head);
     pool.release(filler);
     let before = pool.grants().len();
     pool.report(filler, 0, MemberEvent::Stopped { outputs: None }, 0);

@@ -2,13 +2,15 @@
 
 use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
 use selion_api::chain::{Block, ChainEvent};
-use selion_api::lease::{LeaseState, OnNodeLoss, Refusal};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Refusal};
 use selion_api::slice::{GpuSpec, IsolationClass, MigProfile, MigTable, NodeSpec, Sandbox, ShareTerms};
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
     SliceWant, TimeMs,
 };
-use selion_market::{Answer, Effect, Grant, Input, Lease, Outcome, Policy, RequestLease, Stamp, State, step};
+use selion_market::{
+    Answer, Effect, Grant, Group, Input, Lease, Outcome, Policy, RequestLease, Seat, Stamp, State, step,
+};
 
 use crate::invariants;
 
@@ -106,6 +108,14 @@ pub fn want(slice: SliceWant) -> MemberWant {
     MemberWant { slice, model: None, node: None, cpu_milli: 500, ram_bytes: GIB }
 }
 
+pub fn group(path: &str, weight: u32, quota_permille: u16) -> Group {
+    Group { path: path.into(), weight, quota_permille }
+}
+
+pub fn seat(of: u8, path: &str, weight: u32) -> Seat {
+    Seat { account: renter(of), group: path.into(), weight }
+}
+
 /// An hour on `slices`, waiting up to ten.
 pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
     LeaseRequest {
@@ -120,6 +130,7 @@ pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
         on_node_loss: OnNodeLoss::End,
         work: Hash32([7; 32]),
         datasets: Vec::new(),
+        priority: Priority::Standard,
     }
 }
 
@@ -299,12 +310,25 @@ impl Pool {
         assert_eq!(self.state_of(id), LeaseState::Ended);
     }
 
+    /// Releases a lease whose agents are silent: it is over, and its slots stay taken for nobody knows how long.
+    pub fn jam(&mut self, id: LeaseId) {
+        assert_eq!(self.release(id), Answer::Done);
+        self.pass_ms(Policy::default().ending_ms);
+        assert_eq!(self.state_of(id), LeaseState::Ended);
+    }
+
+    /// At last the agents say that it stopped.
+    pub fn unjam(&mut self, id: LeaseId) {
+        self.all(id, &MemberEvent::Stopped { outputs: None });
+    }
+
     /// Lets time pass, as the controller would: a tick at every deadline.
     pub fn pass_ms(&mut self, ms: u64) {
         let end = self.now + ms;
         while let Some(due) = self.state.next_deadline().filter(|due| due.0 <= end) {
             self.now = self.now.max(due.0);
-            self.enter(Input::Tick);
+            let more = self.enter(Input::Tick).more;
+            assert!(more || self.state.next_deadline().is_none_or(|next| next.0 > self.now), "a tick is for something");
         }
         self.now = end;
     }

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::chain::ChainEvent;
-use selion_api::lease::{LeaseState, OnNodeLoss};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
 use selion_api::{Address, Amount, Hash32, LeaseId, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
 use selion_market::{Effect, Input, Policy, State, step};
 
-use crate::pool::{DELEGATE, GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec};
+use crate::pool::{
+    DELEGATE, GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, group, mig, node_id, provider, renter, seat, share, spec,
+};
 
 /// One thing that the world does.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ enum Op {
         requeue: bool,
         max: Option<u64>,
         key: u8,
+        class: usize,
     },
     Release(usize),
     /// The next thing that an honest agent would say of a member.
@@ -44,7 +47,8 @@ enum Op {
     Pause(u8, bool),
     Pass(u64),
     Chain(ChainEvent),
-    Reopen,
+    /// With one of the policies.
+    Reopen(u8),
     Continue,
 }
 
@@ -96,9 +100,10 @@ fn op() -> impl Strategy<Value = Op> {
         any::<bool>(),
         prop::option::of(50_000..TOKEN),
         0_u8..20,
+        0_usize..6,
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key)| Op::Ask { who, slices, spread, patient, requeue, max, key }),
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class)| Op::Ask { who, slices, spread, patient, requeue, max, key, class }),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
         6 => (any::<usize>(), 0_u16..4, event(), any::<u64>(), 0_u8..12)
@@ -108,13 +113,19 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
         4 => prop_oneof![0_u64..20_000, 0..2 * HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
         2 => chain().prop_map(Op::Chain),
-        1 => Just(Op::Reopen),
+        2 => (0_u8..3).prop_map(Op::Reopen),
         1 => Just(Op::Continue),
     ]
 }
 
+/// Stops come early, so that there are some.
+fn hasty() -> Policy {
+    Policy { min_run_ms: 1_000, ..Policy::default() }
+}
+
 fn world() -> Pool {
     let mut pool = Pool::new();
+    pool.enter(Input::Opened { delegate: DELEGATE, policy: hasty() });
     for node in 1..4 {
         let mut machine = spec(node, (0..2).map(|rank| a100(node, rank)).collect());
         machine.cpu_milli = 3_000;
@@ -122,6 +133,19 @@ fn world() -> Pool {
         pool.fund(renter(node), 40 * TOKEN);
     }
     pool
+}
+
+/// No groups; two teams of one organisation; the same, and the past counts.
+fn policy(kind: u8) -> Policy {
+    if kind == 0 {
+        return hasty();
+    }
+    Policy {
+        groups: vec![group("lab", 2, 300), group("lab/a", 1, 100), group("lab/b", 3, 0)],
+        accounts: vec![seat(1, "lab/a", 1), seat(2, "lab/b", 2)],
+        half_life_ms: if kind == 1 { 0 } else { HOUR },
+        ..hasty()
+    }
 }
 
 fn machine(pool: &Pool, node: u8) -> selion_api::NodeSpec {
@@ -141,12 +165,17 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, slices, spread, patient, requeue, max, key } => {
+        Op::Ask { who, slices, spread, patient, requeue, max, key, class } => {
             let mut request = ask(renter(who), &slices);
             request.min_nodes = if spread { slices.len() as u16 } else { 1 };
             request.wait_ms = if patient { HOUR } else { 0 };
             request.on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
             request.max_rate = max.map(Rate);
+            request.priority = match class {
+                0 => Priority::Interruptible,
+                1 => Priority::Firm,
+                _ => Priority::Standard,
+            };
             if key == 0 {
                 request.idem = Hash32([0xee; 32]);
             }
@@ -204,9 +233,9 @@ fn apply(pool: &mut Pool, op: Op) {
         Op::Chain(event) => {
             pool.block(vec![event]);
         }
-        Op::Reopen => {
+        Op::Reopen(kind) => {
             pool.fence.term += 1;
-            pool.enter(Input::Opened { delegate: DELEGATE, policy: Policy::default() });
+            pool.enter(Input::Opened { delegate: DELEGATE, policy: policy(kind) });
         }
         Op::Continue => {
             pool.enter(Input::Continue);
@@ -259,6 +288,9 @@ proptest! {
         for op in ops {
             apply(&mut pool, op);
         }
+        for id in &pool.state.waiting {
+            prop_assert!(pool.state.estimate(*id).is_none_or(|at| at >= pool.state.now));
+        }
         bills_equal_vouchers(&pool);
         let again = replay(&pool);
         prop_assert_eq!(again.digest(), pool.state.digest());
@@ -302,9 +334,31 @@ proptest! {
         let mut pool = Pool::new();
         pool.fund(renter(1), u64::MAX);
         let policy = if zero {
-            Policy { hold_ms: 0, prepare_ms: 0, start_ms: 0, ending_ms: 0, voucher_ms: 0, weights: vec![(renter(1), 0)] }
+            Policy {
+                hold_ms: 0,
+                prepare_ms: 0,
+                start_ms: 0,
+                ending_ms: 0,
+                voucher_ms: 0,
+                groups: vec![group("", 0, 0), group("//a//", 0, u16::MAX), group("a/b/c/d/e", 0, 1)],
+                accounts: vec![seat(1, "a/b/c/d/e/f", 0), seat(1, "nowhere", 0)],
+                half_life_ms: 1,
+                min_run_ms: 0,
+                bookings: false,
+            }
         } else {
-            Policy { hold_ms: big, prepare_ms: big, start_ms: u64::MAX, ending_ms: big, voucher_ms: big, weights: vec![(renter(1), u32::MAX); 3] }
+            Policy {
+                hold_ms: big,
+                prepare_ms: big,
+                start_ms: u64::MAX,
+                ending_ms: big,
+                voucher_ms: big,
+                groups: vec![group("x", u32::MAX, u16::MAX); 3],
+                accounts: vec![seat(1, "x", u32::MAX); 3],
+                half_life_ms: big,
+                min_run_ms: big,
+                bookings: true,
+            }
         };
         pool.enter(Input::Opened { delegate: DELEGATE, policy });
         let mut gpu = a100(1, 0);
@@ -346,6 +400,6 @@ proptest! {
         for _ in 0..6 {
             pool.enter(Input::Tick);
         }
-        let _ = (pool.state.shares(), pool.state.free(node_id(1), gpu_id(1, 0)));
+        let _ = (pool.state.shares(), pool.state.group_shares(), pool.state.free(node_id(1), gpu_id(1, 0)));
     }
 }

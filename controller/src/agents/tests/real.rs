@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use selion_api::agent::{Assignment, Desired, Head, MemberEvent, Phase, ToAgent};
 use selion_api::chain::{Block, ChainEvent};
-use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss};
+use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss, Priority};
 use selion_api::{Account, Address, Amount, Hash32, LeaseId, MemberWant, Reason, SliceWant, TimeMs};
 use selion_contracts::Signer;
 use selion_market::{Answer, Effect, Input, Policy, RequestLease};
@@ -90,6 +90,7 @@ impl Real {
             duration_ms: 60_000,
             wait_ms: 60_000,
             on_node_loss: OnNodeLoss::End,
+            priority: Priority::Standard,
             work: commitment,
             datasets: Vec::new(),
         };

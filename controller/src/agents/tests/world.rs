@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::WebSocketUpgrade;
 use axum::routing::get;
 use selion_api::commit::{PoolId, Work};
-use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss};
+use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss, Priority};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec, Sandbox};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Slot, TimeMs};
 use selion_market::state::{Held, Progress};
@@ -130,6 +130,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         duration_ms: 60_000,
         wait_ms: 0,
         on_node_loss: OnNodeLoss::End,
+        priority: Priority::Standard,
         work: commitment,
         datasets: Vec::new(),
     };
@@ -148,9 +149,11 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         exit_code: None,
         outputs: None,
     };
+    let renter = request.renter;
     let lease = Lease {
         request,
         signed: false,
+        size: [0; 4],
         created: TimeMs(0),
         state: LeaseState::Held,
         since: TimeMs(0),
@@ -166,7 +169,8 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         requeue: false,
         past: Vec::new(),
     };
-    let held = Held { attempt: 1, gpu: GPU, slot: Slot::Whole, cpu_milli: 500, ram_bytes: 512 << 20, port: 20_000 };
+    let held =
+        Held { renter, attempt: 1, gpu: GPU, slot: Slot::Whole, cpu_milli: 500, ram_bytes: 512 << 20, port: 20_000 };
     let mut state = core.state.lock().unwrap();
     state.leases.insert(LEASE, lease);
     let holder = state.nodes.get_mut(&node).unwrap();

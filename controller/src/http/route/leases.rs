@@ -109,10 +109,10 @@ pub(in crate::http) async fn placement(
     Path(id): Path<LeaseId>,
 ) -> Result<Answer<PlacementView>, Problem> {
     own(&app, renter.account, id).await?;
-    let candidates = app.log.read(|state| views::candidates(state, id));
+    let (candidates, starts_ms) = app.log.read(|state| (views::candidates(state, id), state.estimate(id)));
     // State forgets a lease a day after its end; its row stays.
     let candidates = candidates.ok_or(Problem::refused(Reason::NotLive))?;
-    Ok(Answer(PlacementView { lease: id, candidates }))
+    Ok(Answer(PlacementView { lease: id, starts_ms, candidates }))
 }
 
 /// The lease `id` of `account`, with its outputs.

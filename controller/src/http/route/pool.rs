@@ -79,7 +79,7 @@ pub(in crate::http) async fn list_offers(
 #[utoipa::path(get, path = "/v1/shares", tag = "pool", security(("bearer" = [])),
     responses((status = 200, description = "The shares", body = SharesView)))]
 pub(in crate::http) async fn shares(State(app): State<App>, _: Caller) -> Answer<SharesView> {
-    Answer(SharesView { shares: app.log.read(views::shares) })
+    Answer(app.log.read(views::shares))
 }
 
 /// What the log knows of the chain. Public: anyone may compare it with the chain.

@@ -1,0 +1,176 @@
+//! `selion simulate philly`: the gangs of a trace on a fleet of equal nodes.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use selion_sim::csv::Table;
+use selion_sim::from_log::{Change, policy};
+use selion_sim::philly::{ClassReport, Report, Setup, Worst, jobs, run};
+use selion_sim::{Progress, SimError};
+
+use crate::change::change;
+use crate::failure::{Done, Failure, chain};
+use crate::output::Output;
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Runs the gangs of a trace with queueing and fair sharing, as the market does it, and says who waited how long.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The trace: CSV with job_id, user, num_gpu, submit_time and duration (minutes)
+    #[arg(long, value_name = "CSV")]
+    jobs: PathBuf,
+    /// Nodes of the fleet
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    nodes: u32,
+    /// GPUs of each node
+    #[arg(long, default_value_t = 8, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=64))]
+    gpus_per_node: u16,
+    /// Their model
+    #[arg(long, default_value = "V100 32GB", value_name = "NAME")]
+    model: String,
+    /// Only jobs submitted in the first so many hours of the trace
+    #[arg(long, value_name = "H")]
+    hours: Option<u64>,
+    /// Only the first so many jobs
+    #[arg(long, value_name = "N")]
+    first: Option<usize>,
+    /// A number of the operator's: hold=10s, prepare=10m, .. (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
+    policy: Vec<Change>,
+    /// Takes the column job_type as class of priority: `strict` jobs may stop others, `best` ones may be stopped
+    #[arg(long)]
+    classes: bool,
+    /// Work that was cut short begins anew, instead of going on where it stopped
+    #[arg(long)]
+    no_checkpoints: bool,
+    /// Leaves out finish-time fairness, for which each user's jobs are run alone as well
+    #[arg(long)]
+    no_rho: bool,
+    /// The same as --output json
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs it and reports.
+pub fn main(out: Output, args: Args) -> Done {
+    let setup = setup(args).map_err(|error| {
+        Failure::usage(
+            chain(&error),
+            "give a trace such as chronus_philly_MIX1.csv, and --hours or --first that leave some of it",
+        )
+    })?;
+    let bar = Bar::new(out);
+    let report = run(&setup, &bar);
+    bar.0.finish_and_clear();
+    out.show(&report, |report| human(out, report))
+}
+
+fn setup(args: Args) -> Result<Setup, SimError> {
+    let table = Table::read(&args.jobs)?;
+    let mut jobs = jobs(&table, args.classes)?;
+    if let Some(hours) = args.hours {
+        jobs.retain(|job| job.submit_ms < hours.saturating_mul(HOUR_MS));
+    }
+    if let Some(first) = args.first {
+        jobs.truncate(first);
+    }
+    if jobs.is_empty() {
+        let what = format!("{}: no job is left by --hours and --first", args.jobs.display());
+        return Err(SimError::Nothing { what, next: "raise them" });
+    }
+    Ok(Setup {
+        jobs,
+        nodes: args.nodes,
+        gpus_per_node: args.gpus_per_node,
+        model: args.model,
+        policy: policy(&args.policy),
+        resumes: !args.no_checkpoints,
+        rho: !args.no_rho,
+    })
+}
+
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(out: Output) -> Self {
+        let bar = ProgressBar::new(0);
+        if out.is_json() || !std::io::stderr().is_terminal() {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} jobs, {per_sec}, {eta} left") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+}
+
+impl Progress for Bar {
+    fn begin(&self, jobs: u64) {
+        self.0.set_length(jobs);
+    }
+
+    fn done(&self, _job: &str) {
+        self.0.inc(1);
+    }
+}
+
+fn human(out: Output, report: &Report) -> String {
+    let per_cent = |part: f64| format!("{:.1} %", part * 100.0);
+    let mut text = format!(
+        "{} jobs of {} users on {} nodes with {} GPUs, load {:.2}\n",
+        report.jobs, report.users, report.nodes, report.gpus, report.load
+    );
+    text.push_str(&format!(
+        "makespan {:.1} h; GPUs in use {} of that time, {} up to the last submission\n",
+        report.makespan_h,
+        per_cent(report.utilisation),
+        per_cent(report.utilisation_while_arriving)
+    ));
+    text.push_str(&format!(
+        "{} ran to their end, {} never started (the longest wait is 7 days), {} runs were cut short\n",
+        report.completed, report.never_started, report.preemptions
+    ));
+    for (reason, jobs) in &report.refused {
+        text.push_str(&format!("{jobs} refused at once: {reason}\n"));
+    }
+    text.push_str(&out.table(
+        ["GPUS", "JOBS", "NEVER", "WAIT MEAN", "P95", "MAX", "RHO P50", "P99", "MAX", "CUT"],
+        report.classes.iter().map(row).collect(),
+        "no jobs",
+    ));
+    if report.classes.iter().any(|class| class.rho.is_some()) {
+        text.push_str(&format!("\n{}", report.rho_is));
+    }
+    text.push_str(&format!("\n{} entries, State {}", report.entries, report.digest));
+    text
+}
+
+fn row(class: &ClassReport) -> [String; 10] {
+    let minutes = |pick: fn(&Worst) -> f64| class.wait_min.map(|wait| minutes(pick(&wait))).unwrap_or_default();
+    let rho = |pick: fn(&Worst) -> f64| class.rho.map(|rho| format!("{:.2}", pick(&rho))).unwrap_or_default();
+    [
+        class.gpus.clone(),
+        class.jobs.to_string(),
+        class.never_started.to_string(),
+        minutes(|wait| wait.mean),
+        minutes(|wait| wait.p95),
+        minutes(|wait| wait.max),
+        rho(|rho| rho.p50),
+        rho(|rho| rho.p99),
+        rho(|rho| rho.max),
+        class.preemptions.to_string(),
+    ]
+}
+
+/// Minutes as `3h20m` or `4.5m`.
+fn minutes(minutes: f64) -> String {
+    if minutes < 60.0 {
+        format!("{minutes:.1}m")
+    } else {
+        format!("{:.0}h{:02.0}m", (minutes / 60.0).floor(), (minutes % 60.0).floor())
+    }
+}

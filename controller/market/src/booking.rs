@@ -1,0 +1,252 @@
+//! The head of the line has one booking: the time at which it fits at the latest, from the known ends of what runs.
+//! Others are served meanwhile only where that does not delay it.
+//!
+//! Who is booked stays the head of the line until it is served, leaves, or cannot be met any more; only a lease that
+//! stands higher takes over ([`standing`]). So newcomers with a smaller share cannot push it back for ever. A booking
+//! ends at its own time: what is not served by then is looked at again, so that no room is kept for nothing.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use borsh::{BorshDeserialize, BorshSerialize};
+use selion_api::lease::{LeaseState, NearestMiss, Priority};
+use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
+
+use crate::gang::{self, NoPlace};
+use crate::input::Policy;
+use crate::money::latest_end;
+use crate::place::{Placed, Room, World};
+use crate::state::{Held, Lease, State};
+
+/// The end of what nobody knows the end of.
+const NEVER: TimeMs = TimeMs(u64::MAX);
+
+/// Room kept for one waiting lease.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Booking {
+    /// Whose it is.
+    pub lease: LeaseId,
+    /// It fits then at the latest, if no node is lost, no controller starts again and all stops are confirmed in time.
+    pub at: TimeMs,
+    /// When it is looked at again by itself: at [`Self::at`], or before, when a lease of a lower class has run long
+    /// enough to be stopped for it.
+    pub look: TimeMs,
+    /// Where, by rank.
+    pub places: Vec<(NodeId, Held)>,
+}
+
+/// Who takes a booking over from whom: the higher class, and in it the repair of what ran before.
+pub(crate) fn standing(priority: Priority, attempt: u32) -> (Priority, bool) {
+    (priority, attempt > 0)
+}
+
+fn standing_of(lease: &Lease) -> (Priority, bool) {
+    standing(lease.request.priority, lease.attempt)
+}
+
+/// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
+/// its duration. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
+pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
+    let (ends, lasts_ms) = (lease.deadline?, lease.request.duration_ms);
+    let started = match lease.state {
+        LeaseState::Waiting | LeaseState::Ended => return None,
+        LeaseState::Ending => return Some(ends),
+        LeaseState::Active => return Some(ends.plus(policy.ending_ms)),
+        LeaseState::Held => ends.plus(policy.prepare_ms).plus(policy.start_ms),
+        LeaseState::Preparing => ends.plus(policy.start_ms),
+        LeaseState::Starting => ends,
+    };
+    Some(started.plus(lasts_ms).plus(policy.ending_ms))
+}
+
+/// When a slot is free at the latest; the end of time if that is not known.
+pub(crate) fn known_end(state: &State, id: LeaseId, held: &Held) -> TimeMs {
+    let lease = state.leases.get(&id).filter(|lease| lease.attempt == held.attempt);
+    lease.and_then(|lease| end_of(&state.policy, lease)).unwrap_or(NEVER)
+}
+
+/// The times to come at which something is known to be free, in order.
+pub(crate) fn known_ends(state: &State) -> Vec<TimeMs> {
+    let all = state.running.values().flatten().map(|(end, _)| *end);
+    let mut ends: Vec<TimeMs> = all.filter(|end| *end > state.now && *end < NEVER).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    ends
+}
+
+/// The last of [`known_ends`] before `time`, or at it if `with`.
+fn last_end(state: &State, time: TimeMs, with: bool) -> Option<TimeMs> {
+    let time = if with { time.plus(1) } else { time };
+    let first = LeaseId { seq: 0, index: 0 };
+    let last = |ends: &BTreeSet<(TimeMs, LeaseId)>| ends.range(..(time, first)).next_back().map(|(end, _)| *end);
+    state.running.values().filter_map(last).max().filter(|end| *end > state.now && *end < NEVER)
+}
+
+/// The first of `ends` at which `fits` finds something, by halving: room only grows with time. The search for a gang
+/// is bounded and may miss a way; then a later end is told, never one at which nothing was found.
+pub(crate) fn first_fit<T>(ends: &[TimeMs], mut fits: impl FnMut(TimeMs) -> Option<T>) -> Option<(TimeMs, T)> {
+    let (last, mut rest) = ends.split_last()?;
+    let mut best = (*last, fits(*last)?);
+    while !rest.is_empty() {
+        let (low, high) = rest.split_at(rest.len() / 2);
+        let Some((middle, high)) = high.split_first() else {
+            break;
+        };
+        match fits(*middle) {
+            Some(found) => {
+                best = (*middle, found);
+                rest = low;
+            }
+            None => rest = high,
+        }
+    }
+    Some(best)
+}
+
+/// The booked places, if all of them are still free in this world. The search for a gang is bounded and could miss what
+/// it once found; what was promised does not hang on that.
+fn as_booked(mut world: World<'_>, places: &[(NodeId, Held)]) -> Option<Vec<Placed>> {
+    for (rank, (id, held)) in (0_u16..).zip(places) {
+        let (node, want) = (world.state.nodes.get(id)?, world.request.members.get(usize::from(rank))?);
+        let mut found = None;
+        world.look_at(*id, node, rank, want, &mut |gpu, verdict| {
+            if gpu == Some(held.gpu) {
+                found = verdict.ok().and_then(|ways| ways.into_iter().find(|way| way.slot == held.slot));
+            }
+        });
+        world.placed.push(found?);
+    }
+    Some(world.placed)
+}
+
+/// The earliest known time at which a waiting lease fits, and how; `None` if it fits at none.
+///
+/// `before` is its booking so far: unless something broke, it still fits then.
+pub(crate) fn earliest(
+    state: &State,
+    id: LeaseId,
+    lease: &Lease,
+    before: Option<&Booking>,
+) -> Option<(TimeMs, Vec<Placed>)> {
+    let world = |at| World::new(state, &lease.request, Some(id), Room::At(at));
+    let fits = |at| gang::place(&mut world(at)).ok();
+    let among = |from: TimeMs, to: TimeMs| {
+        let mut ends = known_ends(state);
+        ends.retain(|end| (from..=to).contains(end));
+        first_fit(&ends, fits)
+    };
+    let Some(Booking { at, places, .. }) = before else {
+        return among(state.now, NEVER);
+    };
+    let Some(found) = as_booked(world(*at), places).or_else(|| fits(*at)) else {
+        return among(*at, NEVER);
+    };
+    let Some(last) = last_end(state, *at, true) else {
+        return Some((*at, found)); // all that it waited for is gone: it fits now
+    };
+    // While what it waits for last still runs, an earlier time is not looked for: that costs a search that mostly fails,
+    // and who is booked is tried now in every pass anyway.
+    match last_end(state, last, false).filter(|_| last < *at) {
+        Some(next) if fits(next).is_some() => among(state.now, next),
+        _ => Some((last, found)),
+    }
+}
+
+/// What a place takes of its node.
+pub(crate) fn taken(request: &LeaseRequest, attempt: u32, places: &[Placed]) -> Vec<(NodeId, Held)> {
+    let held = places.iter().filter_map(|placed| {
+        let want = request.members.get(usize::from(placed.rank))?;
+        let held = Held {
+            renter: request.renter,
+            attempt,
+            gpu: placed.gpu,
+            slot: placed.slot.clone(),
+            cpu_milli: want.cpu_milli,
+            ram_bytes: want.ram_bytes,
+            port: placed.port,
+        };
+        Some((placed.node, held))
+    });
+    held.collect()
+}
+
+/// A place that can be taken now.
+pub(crate) struct Now {
+    pub placed: Vec<Placed>,
+    /// Where the booked lease goes then, if not where it was to go.
+    pub moved: Option<Vec<(NodeId, Held)>>,
+}
+
+/// Why nothing can be taken now.
+pub(crate) enum Denied {
+    /// There is no room.
+    Full(NoPlace),
+    /// There is, but it is kept.
+    Kept(NoPlace),
+    /// It is not for want of room.
+    Other(NoPlace),
+}
+
+/// The booking that a request must not delay.
+pub(crate) fn binding<'s>(
+    state: &'s State,
+    id: Option<LeaseId>,
+    request: &LeaseRequest,
+) -> Option<(&'s Booking, &'s Lease)> {
+    let booking = state.booking.as_ref().filter(|booking| Some(booking.lease) != id)?;
+    let holder = state.leases.get(&booking.lease)?;
+    let attempt = id.and_then(|id| state.leases.get(&id)).map_or(0, |lease| lease.attempt);
+    (standing_of(holder) >= standing(request.priority, attempt)).then_some((booking, holder))
+}
+
+/// True if the lease may take the booking: it is its own, or nobody's, or of one that stands lower.
+pub(crate) fn may_book(state: &State, id: LeaseId, lease: &Lease) -> bool {
+    binding(state, Some(id), &lease.request).is_none()
+}
+
+/// Places a request now so that the booked lease still starts in time: it ends before that, or leaves enough.
+/// At first its best place is tried, then what is left when the booked places count as taken.
+pub(crate) fn place_now(state: &State, id: Option<LeaseId>, request: &LeaseRequest) -> Result<Now, Denied> {
+    let own = || state.booking.as_ref().filter(|booking| Some(booking.lease) == id);
+    let placed = gang::place(&mut World::new(state, request, id, Room::Now));
+    let placed = placed.or_else(|none| {
+        let booked = own().and_then(|own| as_booked(World::new(state, request, id, Room::Now), &own.places));
+        booked.ok_or(Denied::Full(none))
+    })?;
+    let free = |placed| Ok(Now { placed, moved: None });
+    let Some((booking, holder)) = binding(state, id, request) else {
+        return free(placed);
+    };
+    let end = latest_end(state, request, state.now);
+    let meets = |placed: &Placed| booking.places.iter().any(|(node, _)| *node == placed.node);
+    if end <= booking.at || !placed.iter().any(meets) {
+        return free(placed);
+    }
+    let held = taken(request, 0, &placed);
+    let then = || {
+        let world = World::new(state, &holder.request, Some(booking.lease), Room::At(booking.at));
+        World { also: &held, ..world }
+    };
+    if as_booked(then(), &booking.places).is_some() {
+        return free(placed);
+    }
+    if let Ok(places) = gang::place(&mut then()) {
+        return Ok(Now { placed, moved: Some(taken(&holder.request, holder.attempt, &places)) });
+    }
+    let mut beside = World::new(state, request, id, Room::Now);
+    beside.also = &booking.places;
+    gang::place(&mut beside).map_err(|_| Denied::Kept(kept(booking, end))).and_then(free)
+}
+
+/// Told to who would end too late: need is its latest end, have the booked time.
+fn kept(booking: &Booking, end: TimeMs) -> NoPlace {
+    let reason = Reason::KeptForBooking;
+    let first = booking.places.first().map(|(node, held)| NearestMiss {
+        node: *node,
+        gpu: Some(held.gpu),
+        reason,
+        need: end.0,
+        have: booking.at.0,
+    });
+    NoPlace { reason, nearest: first }
+}

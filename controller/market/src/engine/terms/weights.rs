@@ -1,0 +1,98 @@
+//! Every weight of the objective, by name. All of them are integers; milli is a thousandth of a GPU.
+
+/// How far ahead the slot price looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Horizon {
+    /// Until the fleet is full: what can still be filled, over the mean GPU of an arrival. For work that never departs.
+    UntilFull,
+    /// So many arrivals. Under departures a quarter of a mean life's arrivals; see [`super::Terms::set_horizon`].
+    Arrivals(u32),
+}
+
+/// Which capacity the model price balances against demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capacity {
+    /// What can still be filled.
+    Fillable,
+    /// All there is: steady under departures.
+    Total,
+}
+
+/// The weights of one objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weights {
+    /// Weight of the drop of the fill-out value, in sixteenths. 0: the value is never computed.
+    pub fill: u32,
+    /// Weight of the drop of fragmentation (the gradient), in sixteenths.
+    pub frag: u32,
+    /// Charge per milli left on the node after a GPU placement, in thousandths of a milli.
+    pub pack: u32,
+    /// Width of one step of the score, in milli.
+    pub bucket: u32,
+    /// Price of a slot per whole GPU in it, at full scarcity, in milli.
+    pub slot: u32,
+    /// How far ahead the slot price looks.
+    pub horizon: Horizon,
+    /// Price of a model per natural logarithm of its scarcity, in milli per GPU.
+    pub model: u32,
+    /// Most the model price can be, in milli per GPU.
+    pub model_cap: u32,
+    /// What the model price balances.
+    pub capacity: Capacity,
+    /// Charge for keeping a device busy a mean life longer, in milli.
+    pub end_device: u32,
+    /// Charge for keeping a node busy a mean life longer, in milli.
+    pub end_node: u32,
+    /// Weight of fill-out on MIG devices, in tenths; the gradient has the rest.
+    pub mig_fill: u32,
+    /// Charge for keeping a whole MIG device busy a mean life longer, in milli of a memory slice.
+    pub mig_end: u32,
+}
+
+impl Weights {
+    /// For work that departs: half fill-out and half gradient, some packing, steady prices, lease ends.
+    pub const MARKET: Self = Self {
+        fill: 8,
+        frag: 8,
+        pack: 50,
+        bucket: 40,
+        slot: 1000,
+        horizon: Horizon::Arrivals(2000),
+        model: 400,
+        model_cap: 1600,
+        capacity: Capacity::Total,
+        end_device: 400,
+        end_node: 400,
+        mig_fill: 7,
+        mig_end: 1000,
+    };
+
+    /// For work that only arrives: fill-out and both prices, nothing else.
+    pub const FILL: Self = Self {
+        fill: 16,
+        frag: 0,
+        pack: 0,
+        bucket: 80,
+        horizon: Horizon::UntilFull,
+        capacity: Capacity::Fillable,
+        end_device: 0,
+        end_node: 0,
+        mig_end: 0,
+        ..Self::MARKET
+    };
+
+    /// The gradient with steady prices, packing and lease ends, without fill-out: what the fill-out half of
+    /// [`Self::MARKET`] has to beat.
+    pub const GRADIENT: Self = Self { fill: 0, frag: 16, pack: 200, bucket: 80, mig_fill: 0, ..Self::MARKET };
+
+    /// The preset of that name: `market`, `fill` or `gradient`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "market" => Some(Self::MARKET),
+            "fill" => Some(Self::FILL),
+            "gradient" => Some(Self::GRADIENT),
+            _ => None,
+        }
+    }
+}
