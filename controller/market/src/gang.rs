@@ -108,13 +108,12 @@ fn ran_before(world: &World<'_>) -> bool {
 }
 
 impl Alone<'_> {
-    /// Whole GPUs are not shared: more members than GPUs cannot be placed. Told at the place that came closest.
+    /// Whole GPUs are not shared: more members than GPUs cannot be placed. Told at the best place of one.
     fn too_few(&self) -> Option<NearestMiss> {
         let short = self.want.slice == SliceWant::Whole && self.members > self.gpus;
-        let miss = self.miss.as_ref().map(|miss| (miss.nearest.node, miss.nearest.gpu));
-        let (node, gpu) = miss.or_else(|| self.best.as_ref().map(|best| (best.node, Some(best.gpu))))?;
+        let best = self.best.as_ref().filter(|_| short)?;
         let (need, have) = (self.members as u64, self.gpus as u64);
-        short.then_some(NearestMiss { node, gpu, reason: Reason::GangIncomplete, need, have })
+        Some(NearestMiss { node: best.node, gpu: Some(best.gpu), reason: Reason::GangIncomplete, need, have })
     }
 }
 

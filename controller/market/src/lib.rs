@@ -16,6 +16,7 @@ pub mod engine;
 mod estimate;
 pub mod explain;
 pub mod fair;
+pub mod finder;
 pub mod fleet;
 mod gang;
 pub mod geometry;

@@ -14,10 +14,16 @@ use crate::state::{Held, Node, Progress};
 use crate::step::{Step, Wake};
 
 impl Step<'_> {
+    /// A node changed, or is about to.
+    fn touch(&mut self, id: NodeId) {
+        self.touched.nodes.insert(id);
+        self.state.finder.mark(id);
+    }
+
     /// The node, made if chain and link had not named it yet.
     pub(crate) fn node_entry(&mut self, id: NodeId) -> &mut Node {
         let since = self.at;
-        self.touched.nodes.insert(id);
+        self.touch(id);
         self.state.nodes.entry(id).or_insert_with(|| Node {
             provider: None,
             offer: None,
@@ -43,7 +49,7 @@ impl Step<'_> {
         if let Some(node) = self.state.nodes.get_mut(&id) {
             node.blocked = blocked;
         }
-        self.touched.nodes.insert(id);
+        self.touch(id);
         self.wake_up(Wake::All);
         self.emit(Effect::NodeChanged { node: id, reason: blocked });
     }
@@ -100,7 +106,7 @@ impl Step<'_> {
         }
         node.linked = false;
         node.since = at;
-        self.touched.nodes.insert(id);
+        self.touch(id);
         let held: Vec<(LeaseId, u16, u32)> =
             self.held_on(id).map(|((lease, rank), held)| (*lease, *rank, held.attempt)).collect();
         for (lease, rank, attempt) in &held {
@@ -123,7 +129,7 @@ impl Step<'_> {
         match self.state.nodes.get_mut(&id) {
             Some(node) if node.provider == Some(provider) => {
                 node.paused = paused;
-                self.touched.nodes.insert(id);
+                self.touch(id);
                 self.reblock(id);
                 Answer::Done
             }

@@ -245,6 +245,7 @@ impl Step<'_> {
         if let Some(reason) = self.halted() {
             return Err(plain(reason));
         }
+        self.state.find_for(id);
         let Some(lease) = self.state.leases.get(&id) else {
             return Err(plain(Reason::NoSuchLease));
         };

@@ -9,6 +9,7 @@ use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::booking;
+use crate::finder::Found;
 use crate::fleet;
 use crate::geometry::{self, Use};
 use crate::state::{Held, Node, State};
@@ -43,9 +44,9 @@ pub(crate) struct World<'a> {
 /// Lowest wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    rate: Rate,      // the renter pays the ask
-    frag: u32,       // how much placeable demand this choice destroys
-    left: u32,       // packing: the fuller GPU first
+    pub rate: Rate,  // the renter pays the ask
+    pub frag: u32,   // how much placeable demand this choice destroys
+    pub left: u32,   // packing: the fuller GPU first
     node: NodeId,    // then a fixed order, so that the answer is unique
     gpu_rank: usize, // in the order of the node's spec
     start: u8,
@@ -101,7 +102,7 @@ pub(crate) struct Scan {
     pub best: Vec<Placed>,
     /// On how many GPUs it fits.
     pub gpus: usize,
-    /// The nearest miss.
+    /// The nearest miss, if it fits nowhere.
     pub miss: Option<Miss>,
 }
 
@@ -166,6 +167,17 @@ impl<'a> World<'a> {
         let Some(want) = self.request.members.get(usize::from(rank)) else {
             return scan;
         };
+        if keep == 1
+            && self.placed.is_empty()
+            && let Some(found) = self.found(want)
+            && let Some((id, node)) = found.node.and_then(|id| Some((id, self.state.nodes.get(&id)?)))
+        {
+            self.look_at(id, node, rank, want, &mut |_, verdict| scan.best.extend(verdict.into_iter().flatten()));
+            scan.best.sort_unstable_by_key(|choice| choice.score);
+            scan.best.truncate(1);
+            scan.gpus = found.gpus;
+            return scan;
+        }
         for (id, node) in &self.state.nodes {
             let used = fresh && self.placed.iter().any(|placed| placed.node == *id);
             if used || want.node.is_some_and(|only| only != *id) {
@@ -185,7 +197,17 @@ impl<'a> World<'a> {
                 }
             });
         }
+        if !scan.best.is_empty() {
+            scan.miss = None;
+        }
         scan
+    }
+
+    /// What the index found for a want, where the search has nothing to look at beside the state.
+    fn found(&self, want: &MemberWant) -> Option<Found> {
+        let first_run = self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0);
+        let plain = first_run && self.also.is_empty() && self.without.is_none();
+        self.state.finder.found(self.room, self.request, want).filter(|_| plain)
     }
 
     /// Judges every GPU of a node that has the model asked for.

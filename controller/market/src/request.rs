@@ -52,13 +52,17 @@ impl Step<'_> {
 
     /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now. Tells what
     /// it takes.
-    fn consider(&self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
+    fn consider(&mut self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
         let long_model = |model: &alloc::string::String| model.len() > MAX_MODEL;
         if request.check().is_err() || request.members.iter().any(|want| want.model.as_ref().is_some_and(long_model)) {
             return Err(Refusal::plain(Reason::BadRequest));
         }
         if self.state.chain_broken {
             return Err(Refusal::plain(Reason::ChainBroken));
+        }
+        self.state.find(request, Room::Empty);
+        if request.wait_ms == 0 {
+            self.state.find(request, Room::Now);
         }
         let mut world = World::new(self.state, request, None, Room::Empty);
         let no_place = |none: gang::NoPlace| Refusal { reason: none.reason, nearest: none.nearest, lease: None };

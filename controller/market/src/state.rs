@@ -12,6 +12,7 @@ use selion_api::slice::{IsolationClass, NodeSpec};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::booking::{self, Booking};
+use crate::finder::Finder;
 use crate::input::Policy;
 use crate::ledger::Ledger;
 use crate::tally::{Bundle, Tally};
@@ -71,6 +72,9 @@ pub struct State {
     pub repeats: BTreeSet<(TimeMs, Hash32)>,
     /// True if the last step stopped at its bound of work.
     pub more: bool,
+    /// An index over the nodes: nothing that the rest does not say.
+    #[borsh(skip)]
+    pub finder: Finder,
 }
 
 /// The pool's fixed terms and its authority.

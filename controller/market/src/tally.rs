@@ -148,6 +148,7 @@ impl State {
     /// Changes a node and the sums with it. `renter`: the only one whose slots change; `None` if it could be anyone's.
     pub(crate) fn change_node(&mut self, id: NodeId, renter: Option<Account>, change: impl FnOnce(&mut Node)) {
         let (now, half_life_ms) = (self.now, self.policy.half_life_ms);
+        self.finder.mark(id);
         let Some(node) = self.nodes.get_mut(&id) else {
             return;
         };

@@ -186,7 +186,11 @@ impl Pool {
 
     pub fn enter(&mut self, input: Input) -> Outcome {
         let stamp = Stamp { seq: self.log.len() as u64, at_ms: TimeMs(self.now), fence: self.fence };
+        // A copy has an empty index: it looks at every node again, and must decide the same.
+        let mut cold = self.state.clone();
         let outcome = step(&mut self.state, &stamp, &input);
+        assert_eq!(step(&mut cold, &stamp, &input), outcome);
+        assert!(cold == self.state, "the index missed a change of a node");
         self.log.push((stamp, input));
         self.outcomes.push(outcome.clone());
         invariants::check(&self.state);
