@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod agent;
+pub mod blocking;
 pub mod chain;
 pub mod commit;
 pub mod id;

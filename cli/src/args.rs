@@ -171,6 +171,8 @@ mod tests {
             "selion run --slice share:250:4GiB --count 3 --min-nodes 2 --max-rate 0.80 --duration 4h --wait 10m \
              --data bafy:in --env A=b --keep -- python train.py --epochs 3",
             "selion lease create --slice whole -- true",
+            "selion lease create --slice whole --dry-run -- true",
+            "selion run --dry-run --slice 1g.10gb -- sh -c ls",
             "selion lease wait lease-12-0 --state ended --timeout 90s --output json",
             "selion account deposit 12.50 --dev",
             "selion account grant 5 --until 30d",

@@ -11,7 +11,8 @@ use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{
     AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage, NewDataset,
-    NewLease, NodePage, NodeView, OfferPage, PlacementView, PoolView, RegistryView, SharesView, VoucherPage, Whoami,
+    NewLease, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote, RegistryView, SharesView, VoucherPage,
+    Whoami,
 };
 use selion_api::{LeaseId, NodeId};
 
@@ -130,6 +131,15 @@ impl Client {
                 .header("Idempotency-Key", key.clone())
                 .json(lease)
                 .timeout(TIMEOUT)
+        };
+        read(self.ask(As::Me, make).await?).await
+    }
+
+    /// `POST /v1/leases?dry_run=true`: what `lease` would get now. Nothing comes of it, and no signature is needed.
+    pub async fn quote(&self, lease: &NewLease) -> Result<Quote, ClientError> {
+        let make = || {
+            let call = self.request(Method::POST, &["v1", "leases"]).query(&[("dry_run", true)]);
+            call.json(lease).timeout(TIMEOUT)
         };
         read(self.ask(As::Me, make).await?).await
     }

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::agent::{LogSource, Peer};
+use crate::blocking::Blocking;
 use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority};
@@ -244,6 +245,9 @@ pub struct PlacementView {
     /// When it is expected to start if it waits: booked for the head of the line, estimated for those shortly behind.
     #[serde(default)]
     pub starts_ms: Option<TimeMs>,
+    /// Least set of its constraints without which it would fit; absent if it does not wait or no such set is known.
+    #[serde(default)]
+    pub blocking: Option<Blocking>,
     /// Every GPU of the pool, judged for every different member.
     pub candidates: Vec<Candidate>,
 }

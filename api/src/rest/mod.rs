@@ -4,6 +4,7 @@ mod extra;
 mod lease;
 mod pool;
 mod problem;
+mod quote;
 
 pub use extra::{ApiKeyPage, ApiKeyView, BillPage, Whoami};
 pub use lease::{
@@ -16,6 +17,7 @@ pub use pool::{
     RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
 };
 pub use problem::{FieldError, Problem};
+pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};
 
 /// Response header: the last log entry that the answer depends on.
 pub const ENTRY_HEADER: &str = "selion-entry";

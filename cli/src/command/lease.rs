@@ -10,7 +10,7 @@ use selion_api::rest::{Lease, LogLine};
 use selion_client::{ClientError, LogQuery, PageQuery};
 
 use super::ask::Ask;
-use super::lease_view;
+use super::{lease_view, quote_view};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::{Output, line};
@@ -21,7 +21,13 @@ use crate::unit;
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Asks for a lease and returns at once
-    Create(Box<Ask>),
+    Create {
+        #[command(flatten)]
+        ask: Box<Ask>,
+        /// Tells what the lease would get and cost, and asks for none
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// The newest leases
     List {
         /// At most so many
@@ -94,7 +100,8 @@ pub async fn main(out: Output, command: Command) -> Done {
     let client = &session.client;
     let detail = |lease: &Lease| lease_view::detail(out, lease);
     match command {
-        Command::Create(ask) => out.show(&ask.create(&session).await?, detail),
+        Command::Create { ask, dry_run: true } => quote(out, &session, *ask).await,
+        Command::Create { ask, dry_run: false } => out.show(&ask.create(&session).await?, detail),
         Command::List { limit } => list(out, &session, limit).await,
         Command::Show { lease } => out.show(&client.lease(lease).await?, detail),
         Command::Wait { lease, state, timeout } => {
@@ -168,6 +175,11 @@ pub fn print(out: Output, log: &LogLine, gang: bool) -> Done {
             Ok(())
         }
     }
+}
+
+/// What `ask` would get: see `--dry-run`.
+pub async fn quote(out: Output, session: &Session, ask: Ask) -> Done {
+    out.show(&session.client.quote(&ask.request()).await?, |told| quote_view::quote(out, told))
 }
 
 async fn explain(out: Output, session: &Session, id: LeaseId) -> Done {

@@ -3,6 +3,7 @@
 use selion_api::Rate;
 use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
 
+use super::quote_view::blocking;
 use crate::output::{Output, nearest};
 use crate::slice::{show_class, show_slot, show_want};
 use crate::unit::{show_duration, show_elapsed, show_money, show_time};
@@ -105,8 +106,7 @@ pub fn placement(out: Output, view: &PlacementView) -> String {
         ]
     });
     let table = out.table(["MEMBER", "GPU", "SLOT", "PER HOUR", "VERDICT"], rows.collect(), "the pool has no GPUs");
-    match view.starts_ms {
-        Some(at) => format!("{table}\nexpected to start by {}", show_time(at)),
-        None => table,
-    }
+    let starts = view.starts_ms.map(|at| format!("\nexpected to start by {}", show_time(at))).unwrap_or_default();
+    let blocking = view.blocking.as_ref().map(|set| format!("\n{}", blocking(set))).unwrap_or_default();
+    format!("{table}{starts}{blocking}")
 }

@@ -14,6 +14,7 @@ pub mod login;
 pub mod node;
 pub mod offers;
 pub mod pool;
+pub mod quote_view;
 pub mod registry;
 pub mod run;
 pub mod shares;

@@ -7,7 +7,7 @@ use selion_api::rest::{Lease, LeaseEvent};
 use selion_client::LogQuery;
 
 use super::ask::Ask;
-use super::lease::{print, verdict};
+use super::lease::{print, quote, verdict};
 use super::lease_view;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -26,6 +26,9 @@ pub struct Args {
     /// Ctrl-C leaves the lease running at once
     #[arg(long)]
     keep: bool,
+    /// Tells what the lease would get and cost, and runs nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Runs it.
@@ -39,6 +42,9 @@ pub async fn main(out: Output, args: Args) -> Done {
 
 async fn follow(out: Output, args: Args) -> Done {
     let session = Session::open()?;
+    if args.dry_run {
+        return quote(out, &session, args.ask).await;
+    }
     let mut stops = Stops::new()?;
     let lease = tokio::select! {
         lease = args.ask.create(&session) => lease?,

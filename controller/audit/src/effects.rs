@@ -1,7 +1,7 @@
 //! Published effects, read back from their leaves. Grants and bill lines have a fixed ABI width (see
 //! `selion_market::effect::abi`); this is the reading that a contract would do in a dispute.
 
-use selion_api::{Account, Amount, GpuId, LeaseId, NodeId, Rate};
+use selion_api::{Account, Amount, GpuId, IsolationClass, LeaseId, NodeId, Rate};
 use selion_market::Effect;
 
 /// Words of a grant and of a bill line.
@@ -28,6 +28,7 @@ pub(crate) struct GrantSeen {
     pub node: NodeId,
     pub gpu: GpuId,
     pub place: Place,
+    pub class: IsolationClass,
     pub rate: Rate,
 }
 
@@ -94,6 +95,7 @@ fn grant(words: &[&[u8; 32]]) -> Option<GrantSeen> {
         node: NodeId(tail(words, 7)?),
         gpu: GpuId(tail(words, 8)?),
         place,
+        class: *IsolationClass::ALL.get(usize::try_from(number(words, 12)?).ok()?)?,
         rate: Rate(number(words, 13)?),
     })
 }
@@ -140,7 +142,6 @@ pub(crate) fn in_words(leaf: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use selion_api::lease::BillLine;
-    use selion_api::slice::IsolationClass;
     use selion_api::{Reason, Slot};
     use selion_market::Grant;
 
@@ -166,7 +167,7 @@ mod tests {
         };
         assert_eq!(seen.run, (lease, 2, 3));
         assert_eq!(seen.place, Place::Mig { start: 2, size: 1 });
-        assert_eq!((seen.gpu, seen.rate), (GpuId([4; 16]), Rate(9)));
+        assert_eq!((seen.gpu, seen.class, seen.rate), (GpuId([4; 16]), IsolationClass::Mig, Rate(9)));
         let line = BillLine {
             lease,
             attempt: 2,

@@ -1,5 +1,5 @@
 //! The checks anyone can run, from the chain and the log alone: nobody needs to be trusted, neither the controller
-//! nor this crate's author, whose market is replayed and whose results are checked by other code besides.
+//! nor this crate's author, whose market is replayed and whose decisions are judged by other code besides.
 //!
 //! [`check_log`] needs the published entries only and does no I/O; [`audit`] fetches them, adds the chain, and gives
 //! one [`Report`].
@@ -7,6 +7,7 @@
 mod bills;
 mod chain;
 mod claims;
+mod decisions;
 mod effects;
 mod entries;
 mod finding;

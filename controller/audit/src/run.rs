@@ -15,7 +15,7 @@ use crate::finding::Check;
 use crate::heads::{self, Anchor};
 use crate::report::{NOT_PROVED, Report, Unsigned};
 use crate::source::{self, SourceError};
-use crate::{bills, claims, grants, replay, signatures};
+use crate::{bills, claims, decisions, grants, replay, signatures};
 
 /// How long a controller may be behind the chain's last final block before that is a finding.
 const CATCH_UP: Duration = Duration::from_secs(15);
@@ -147,6 +147,7 @@ fn check_read(pool: &PoolId, log: &Log, anchors: &[Anchor]) -> Report {
         Check::of("anchors_match", heads::check_anchors(anchors, &roots)),
         Check::of("replay_identical", replayed_all),
         Check::of("state_digests", replayed.digests),
+        Check::of("decisions_checked", decisions::check(log)),
         Check::of("no_slot_twice", grants::check(log)),
         Check::of("bills_recomputed", bills::check(log)),
         Check::of("claims_covered", claims::check(log)),

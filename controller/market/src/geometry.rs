@@ -145,12 +145,15 @@ fn frag(table: &MigTable, before: &MigUse<'_>, after: Option<&MigUse<'_>>) -> u3
         .sum()
 }
 
+/// Memory slices' worth of all MIG placements that an idle GPU offers; 0 without MIG.
+#[must_use]
+pub fn all_placements(spec: &GpuSpec) -> u32 {
+    spec.mig.as_ref().map_or(0, |table| frag(table, &MigUse::default(), None))
+}
+
 /// What leaving MIG mode costs: all placements of an idle GPU, nothing of one that is in another mode already.
 fn frag_of_other_mode(spec: &GpuSpec, used: &Use<'_>) -> u32 {
-    match (&spec.mig, used) {
-        (Some(table), Use::Idle) => frag(table, &MigUse::default(), None),
-        _ => 0,
-    }
+    if *used == Use::Idle { all_placements(spec) } else { 0 }
 }
 
 /// The ask for a share: the larger part of compute and memory, rounded up.
@@ -262,6 +265,14 @@ fn share_fit(spec: &GpuSpec, used: &Use<'_>, compute: u16, mem: u64) -> Result<F
         frag: frag_of_other_mode(spec, used),
         left: after,
     })
+}
+
+/// Everything that a GPU may be asked for: the whole, each profile, and the least share.
+pub fn slices(spec: &GpuSpec) -> impl Iterator<Item = SliceWant> {
+    let profiles = spec.mig.iter().flat_map(|table| &table.profiles);
+    let profiles = profiles.map(|profile| SliceWant::Mig { profile: profile.name.clone() });
+    let least = SliceWant::Share { compute_permille: 1, mem_bytes: 1 };
+    profiles.chain([least, SliceWant::Whole])
 }
 
 /// Most further instances of `profile` alone that fit beside what is there. All have one size, so taking the lowest

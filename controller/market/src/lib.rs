@@ -8,9 +8,11 @@
 extern crate alloc;
 
 pub mod accounts;
+mod blocking;
 pub mod booking;
 mod chain;
 pub mod desired;
+pub mod dry_run;
 pub mod effect;
 pub mod engine;
 mod estimate;
@@ -37,6 +39,7 @@ mod survey;
 pub mod tally;
 
 pub use accounts::{Group, Seat};
+pub use dry_run::{DryRun, dry_run};
 pub use effect::{Answer, Effect, Grant, Outcome, Touched, VoucherDue};
 pub use input::{Input, Policy, RequestLease, Stamp};
 pub use ledger::{Ledger, Pocket, Transfer};

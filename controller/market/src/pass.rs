@@ -103,8 +103,9 @@ impl Step<'_> {
         round.queue = everybody
             .filter(|rank| match self.wake {
                 Wake::All => true,
-                // Nothing came free since the others were tried.
-                Wake::One(only) => rank.lease() == only,
+                // Nothing came free since the others were tried. But who is kept out by the booking may be let in as soon
+                // as what that waits for is known to end earlier, as when a lease became active before its time.
+                Wake::One(only) => rank.lease() == only || self.is_kept(rank.lease()),
                 Wake::Order | Wake::None => false,
             })
             .collect();
@@ -152,6 +153,10 @@ impl Step<'_> {
 
     fn rank(&self, id: LeaseId, shares: &Shares) -> Option<Rank> {
         Some(Rank::of(self.state, shares, id, self.state.leases.get(&id)?))
+    }
+
+    fn is_kept(&self, id: LeaseId) -> bool {
+        self.state.leases.get(&id).is_some_and(|lease| lease.reason == Some(Reason::KeptForBooking))
     }
 
     /// Why nothing at all is granted now.

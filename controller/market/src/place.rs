@@ -38,6 +38,8 @@ pub(crate) struct World<'a> {
     pub also: &'a [(NodeId, Held)],
     /// Leases that count as gone: those that may be stopped for this one.
     pub without: Option<&'a BTreeSet<LeaseId>>,
+    /// Any slice of a GPU will do, not only the one asked for.
+    pub any_slice: bool,
     pub placed: Vec<Placed>,
 }
 
@@ -118,7 +120,7 @@ struct Machine<'a> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(state: &'a State, request: &'a LeaseRequest, lease: Option<LeaseId>, room: Room) -> Self {
-        Self { state, request, lease, room, also: &[], without: None, placed: Vec::new() }
+        Self { state, request, lease, room, also: &[], without: None, any_slice: false, placed: Vec::new() }
     }
 
     fn counts(&self, lease: LeaseId, held: &Held) -> bool {
@@ -206,7 +208,7 @@ impl<'a> World<'a> {
     /// What the index found for a want, where the search has nothing to look at beside the state.
     fn found(&self, want: &MemberWant) -> Option<Found> {
         let first_run = self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0);
-        let plain = first_run && self.also.is_empty() && self.without.is_none();
+        let plain = first_run && self.also.is_empty() && self.without.is_none() && !self.any_slice;
         self.state.finder.found(self.room, self.request, want).filter(|_| plain)
     }
 
@@ -228,7 +230,13 @@ impl<'a> World<'a> {
             if want.model.as_ref().is_some_and(|model| *model != gpu.model) {
                 continue;
             }
-            let verdict = self.judge(id, node, spec, &machine, (gpu_rank, gpu), (rank, want));
+            let judge = |want: &MemberWant| self.judge(id, node, spec, &machine, (gpu_rank, gpu), (rank, want));
+            let mut verdict = judge(want);
+            if self.any_slice {
+                for slice in geometry::slices(gpu) {
+                    verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
+                }
+            }
             tell(Some(gpu.gpu), verdict);
         }
     }

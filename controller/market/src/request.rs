@@ -167,7 +167,7 @@ pub(crate) fn uncovered(places: &[Placed], short: money::Uncovered) -> Option<Ne
 }
 
 /// The cheapest place of each member by itself: no gang costs less.
-fn cheapest(world: &World<'_>, places: Vec<Placed>) -> Vec<Placed> {
+pub(crate) fn cheapest(world: &World<'_>, places: Vec<Placed>) -> Vec<Placed> {
     if places.len() < 2 {
         return places;
     }

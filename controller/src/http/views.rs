@@ -1,11 +1,14 @@
-//! What the market knows, as JSON: shares and candidates.
+//! What the market knows, as JSON: shares, candidates and quotes.
 
 use std::collections::BTreeMap;
 
-use selion_api::lease::LeaseState;
-use selion_api::rest::{Candidate, GroupView, ShareView, SharesView};
-use selion_api::{Account, LeaseId};
-use selion_market::State;
+use selion_api::lease::{LeaseState, Refusal};
+use selion_api::rest::{
+    Candidate, FragmentationView, GroupView, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView,
+};
+use selion_api::{Account, LeaseId, Reason};
+use selion_market::dry_run::{Place, Price};
+use selion_market::{DryRun, State};
 
 /// Accounts with leases, in the order of service, and the groups that they are in.
 pub(super) fn shares(state: &State) -> SharesView {
@@ -65,4 +68,48 @@ pub(super) fn candidates(state: &State, id: LeaseId) -> Option<Vec<Candidate>> {
             })
             .collect(),
     )
+}
+
+/// What a dry run told.
+///
+/// # Errors
+///
+/// The refusal that the request would get.
+pub(super) fn quote(told: DryRun) -> Result<Quote, Refusal> {
+    match told {
+        DryRun::Starts { price: of, places } => {
+            Ok(Quote::Start { price: price(of), places: places.into_iter().map(place).collect() })
+        }
+        DryRun::Waits { least, position, reason, nearest, starts, blocking } => Ok(Quote::Wait {
+            price: price(least),
+            position,
+            reason: reason.unwrap_or(Reason::Queued),
+            nearest,
+            starts_ms: starts,
+            blocking,
+        }),
+        DryRun::Refused(refusal) => Err(refusal),
+    }
+}
+
+fn price(price: Price) -> QuotedPrice {
+    QuotedPrice { total: price.total, hourly: price.hourly, operator_fee: price.fee }
+}
+
+fn place(place: Place) -> QuotedPlace {
+    QuotedPlace {
+        rank: place.rank,
+        node: place.node,
+        provider: place.provider,
+        gpu: place.gpu,
+        slot: place.slot,
+        class: place.class,
+        rate: place.rate,
+        fragmentation: FragmentationView {
+            destroys: place.effect.destroys,
+            of: place.effect.of,
+            shadow_rate: place.effect.shadow,
+            charged: false,
+        },
+    }
 }

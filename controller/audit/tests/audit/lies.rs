@@ -2,8 +2,9 @@
 
 use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
+use selion_api::slice::IsolationClass;
 use selion_api::{Account, Amount, Hash32};
-use selion_market::{Effect, Grant, Input};
+use selion_market::{Effect, Grant, Input, Pocket};
 
 use super::book::{Book, assert_caught, audit, key, named, sign};
 
@@ -26,6 +27,44 @@ fn a_grant_out_of_turn_is_caught_with_both_readings() {
     let detail = assert_caught(&report, "replay_identical", entry);
     assert!(detail.starts_with("grant differs"), "{detail}");
     assert!(detail.contains(&second.to_string()) && detail.contains(&third.to_string()), "{detail}");
+}
+
+/// In the entry that grants `second`, everything is granted to `third`: what a controller would sign that favours him.
+fn favour_third(book: &mut Book, second: selion_api::LeaseId, third: selion_api::LeaseId) -> usize {
+    let (entry, ..) = grant_of(book, second);
+    let other = key(22).account();
+    for effect in &mut book.drafts[entry].effects {
+        match effect {
+            Effect::Moved { lease, .. } if *lease == second => *lease = third,
+            Effect::Granted(grant) => (grant.lease, grant.renter) = (third, other),
+            Effect::Moneyed(transfer) if transfer.to == Pocket::Reserved(key(21).account()) => {
+                (transfer.from, transfer.to) = (Pocket::Free(other), Pocket::Reserved(other));
+            }
+            _ => {}
+        }
+    }
+    entry
+}
+
+#[test]
+fn who_is_passed_over_is_named_by_the_second_checker() {
+    let (mut book, [_, second, third]) = Book::story();
+    let entry = favour_third(&mut book, second, third);
+    let detail = audit(&book.seal());
+    let detail = assert_caught(&detail, "decisions_checked", entry).to_owned();
+    assert!(detail.starts_with("order") && detail.contains(&second.to_string()), "{detail}");
+}
+
+#[test]
+fn another_class_than_the_agent_showed_is_caught_by_the_second_checker() {
+    let (mut book, [first, ..]) = Book::story();
+    let (entry, at, mut grant) = grant_of(&book, first);
+    grant.class = IsolationClass::Whole;
+    book.drafts[entry].effects[at] = Effect::Granted(grant);
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "decisions_checked", entry);
+    assert!(detail.starts_with("class"), "{detail}");
+    assert!(named(&report, "no_slot_twice").ok);
 }
 
 #[test]

@@ -6,6 +6,7 @@
     reason = "tests: a failure here is what is being looked for"
 )]
 
+mod blocking;
 mod fair;
 mod filling;
 mod geometry;
@@ -23,4 +24,5 @@ mod placing;
 mod pool;
 mod preemption;
 mod properties;
+mod quote;
 mod waiting;

@@ -1,4 +1,4 @@
-//! A pool in memory: every step is checked against the invariants and kept for replay.
+//! A pool in memory: every step is checked against the invariants, by the second opinion, and kept for replay.
 
 use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
 use selion_api::chain::{Block, ChainEvent};
@@ -8,6 +8,7 @@ use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
     SliceWant, TimeMs,
 };
+use selion_checker::Checker;
 use selion_market::{
     Answer, Effect, Grant, Group, Input, Lease, Outcome, Policy, RequestLease, Seat, Stamp, State, step,
 };
@@ -142,6 +143,7 @@ pub struct Pool {
     pub log: Vec<(Stamp, Input)>,
     pub outcomes: Vec<Outcome>,
     pub height: u64,
+    pub checker: Checker,
     requests: u64,
 }
 
@@ -159,6 +161,7 @@ impl Pool {
             log: Vec::new(),
             outcomes: Vec::new(),
             height: 0,
+            checker: Checker::new(),
             requests: 0,
         };
         pool.enter(Input::Rules { version: 1, digest: Hash32::ZERO });
@@ -191,6 +194,8 @@ impl Pool {
         let outcome = step(&mut self.state, &stamp, &input);
         assert_eq!(step(&mut cold, &stamp, &input), outcome);
         assert!(cold == self.state, "the index missed a change of a node");
+        let findings = self.checker.check(&stamp, &input, &outcome.effects);
+        assert_eq!(findings, [], "engine and checker agree on {input:?}: {:?}", outcome.effects);
         self.log.push((stamp, input));
         self.outcomes.push(outcome.clone());
         invariants::check(&self.state);

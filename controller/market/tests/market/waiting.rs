@@ -300,12 +300,13 @@ proptest! {
             for member in &mut request.members {
                 member.ram_bytes = 10 * GIB;
             }
-            let before = world.state().nodes.clone();
             let outcome = world.pool.request(request);
             if let selion_market::Answer::Created(id) = outcome {
                 ids.push(id);
                 if world.pool.state_of(id) == LeaseState::Waiting {
-                    prop_assert_eq!(&before, &world.state().nodes, "who waits holds nothing");
+                    // Another may have been let in: who is kept out by a booking is tried again at every request.
+                    let mut held = world.state().nodes.values().flat_map(|node| node.held.keys());
+                    prop_assert!(!held.any(|(lease, _)| *lease == id), "who waits holds nothing");
                 }
             }
             nothing_is_idle_for_nothing(world.state());

@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView};
+use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote};
 use selion_api::{Account, LeaseId, Reason};
-use selion_market::{Answer as Told, Input};
+use selion_market::{Answer as Told, Input, Stamp};
 
 use crate::App;
 use crate::http::Problem;
@@ -18,17 +18,39 @@ use crate::http::request::prepare;
 use crate::http::views;
 use crate::store::{output, rows};
 
+/// Stands for the `Idempotency-Key` of a dry run; nothing is kept under it.
+const DRY_RUN_KEY: &str = "dry run";
+
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct CreateQuery {
+    /// True: tells what the request would get and cost, and makes no lease.
+    #[serde(default)]
+    dry_run: bool,
+}
+
 /// Asks for slices for the calling renter. The same `Idempotency-Key` and body give the same answer, always.
+///
+/// With `dry_run=true` it tells what the request would get now, and nothing comes of it: no key is needed, and a
+/// signature is not looked at.
 #[utoipa::path(post, path = "/v1/leases", tag = "leases", request_body = NewLease, security(("bearer" = [])),
-    params(("Idempotency-Key" = String, Header, description = "1 to 255 visible ASCII characters, fresh for each lease")),
+    params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
+        description = "1 to 255 visible ASCII characters, fresh for each lease; needed unless it is a dry run")),
     responses((status = 201, description = "The lease, as it was answered first", body = Lease,
-        headers(("location" = String, description = "Path of the lease")))))]
+        headers(("location" = String, description = "Path of the lease"))),
+        (status = 200, description = "Of a dry run: what the request would get", body = Quote)))]
 pub(in crate::http) async fn create(
     State(app): State<App>,
     renter: Renter,
-    IdempotencyKey(key): IdempotencyKey,
+    Query(query): Query<CreateQuery>,
+    key: Result<IdempotencyKey, Problem>,
     Json(body): Json<NewLease>,
 ) -> Result<Response, Problem> {
+    if query.dry_run {
+        return quote(&app, renter.account, body).await.map(|quote| Answer(quote).into_response());
+    }
+    let IdempotencyKey(key) = key?;
     let prepared = prepare(&app, renter.account, &key, &body).await?;
     let step = app.log.submit(prepared.input, Some(prepared.private)).await?;
     let id = match step.answer() {
@@ -42,6 +64,22 @@ pub(in crate::http) async fn create(
     let first = rows::first_answer(&app.store.readers, prepared.idem).await?;
     let lease = first.ok_or_else(|| Problem::Internal(format!("{id} has no first answer")))?;
     Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/leases/{id}"))], Answer(lease)).into_response())
+}
+
+/// What `body` would get now.
+async fn quote(app: &App, renter: Account, body: NewLease) -> Result<Quote, Problem> {
+    let unsigned = NewLease { signature: None, ..body };
+    let prepared = prepare(app, renter, DRY_RUN_KEY, &unsigned).await?;
+    let Input::Request(asked) = prepared.input else {
+        return Err(Problem::Internal("a request was prepared as something else".to_owned()));
+    };
+    let now = (app.clock)();
+    let told = on_a_copy(app, move |state| {
+        let stamp = Stamp { seq: state.next_seq, at_ms: state.now.max(now), fence: state.fence };
+        selion_market::dry_run(state, &stamp, &asked)
+    });
+    // Not counted among the refused: nothing was asked for.
+    views::quote(told.await?).map_err(Problem::Refused)
 }
 
 #[derive(serde::Deserialize, utoipa::IntoParams)]
@@ -109,10 +147,21 @@ pub(in crate::http) async fn placement(
     Path(id): Path<LeaseId>,
 ) -> Result<Answer<PlacementView>, Problem> {
     own(&app, renter.account, id).await?;
-    let (candidates, starts_ms) = app.log.read(|state| (views::candidates(state, id), state.estimate(id)));
+    let told = on_a_copy(&app, move |state| (views::candidates(state, id), state.estimate(id), state.blocking(id)));
+    let (candidates, starts_ms, blocking) = told.await?;
     // State forgets a lease a day after its end; its row stays.
     let candidates = candidates.ok_or(Problem::refused(Reason::NotLive))?;
-    Ok(Answer(PlacementView { lease: id, starts_ms, candidates }))
+    Ok(Answer(PlacementView { lease: id, starts_ms, blocking, candidates }))
+}
+
+/// Does long work on a copy of the committed state, so that it holds up nobody.
+async fn on_a_copy<R: Send + 'static>(
+    app: &App,
+    work: impl FnOnce(&selion_market::State) -> R + Send + 'static,
+) -> Result<R, Problem> {
+    let state = app.log.read(selion_market::State::clone);
+    let done = tokio::task::spawn_blocking(move || work(&state));
+    done.await.map_err(|error| Problem::Internal(format!("work on a copy of the state broke off: {error}")))
 }
 
 /// The lease `id` of `account`, with its outputs.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use futures::StreamExt;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{NewLease, Whoami};
+use selion_api::rest::{NewLease, Quote, Whoami};
 use selion_client::{Client, ClientError, PageQuery, fresh_key};
 
 use super::*;
@@ -38,9 +38,14 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     body["datasets"] = json!([{"cid": dataset.cid, "mount": "input"}]);
     let mut body: NewLease = serde_json::from_value(body).unwrap();
     pool.lease(&pool.bob(), "busy").await;
+    let Quote::Wait { position, starts_ms, .. } = client.quote(&body).await.unwrap() else {
+        panic!("bob is in the way");
+    };
     let key = fresh_key().unwrap();
     let lease = client.create_signed_lease(&wallet(), &terms.pool, &key, &mut body).await.unwrap();
     assert!(lease.signed);
+    assert_eq!(lease.waiting.as_ref().map(|waiting| waiting.position), Some(position));
+    assert_eq!(client.placement(lease.id).await.unwrap().starts_ms, starts_ms);
     assert_eq!(client.create_lease(&key, &body).await.unwrap(), lease, "a repeat is safe");
     assert_eq!(client.leases(&PageQuery::default()).await.unwrap().leases.len(), 1);
 

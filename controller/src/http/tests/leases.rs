@@ -205,3 +205,64 @@ async fn the_log_is_public_and_complete() {
     assert_eq!(registry["block_number"], json!(1));
     assert_eq!(pool.get("", "/v1/pool").await.json()["fee_bps"], json!(200));
 }
+
+#[tokio::test]
+async fn a_dry_run_tells_place_and_price_needs_no_key_and_enters_nothing() {
+    let (_dir, pool) = pool().await;
+    let (alice, entry) = (pool.alice(), pool.app.log.position().entry);
+    let path = "/v1/leases?dry_run=true";
+    let reply = pool.post(&alice, path, &[], &want()).await;
+    assert_eq!(reply.status.as_u16(), 200, "{}", reply.text());
+    let quote = reply.json();
+    // A minute at a token an hour, rounded down; two percent of it are the operator's.
+    let price = json!({"total": "16666", "hourly": "1000000", "operator_fee": "333"});
+    assert_eq!((&quote["would"], &quote["price"]), (&json!("start"), &price), "{quote}");
+    let place = &quote["places"][0];
+    assert_eq!(
+        (&place["node"], &place["class"], &place["rate"]),
+        (&json!(NODE), &json!("simulated"), &json!("1000000"))
+    );
+    let effect = json!({"destroys": 0, "of": 0, "shadow_rate": "0", "charged": false});
+    assert_eq!(place["fragmentation"], effect, "no MIG, nothing destroyed");
+    assert_eq!(reply.header("selion-entry"), entry.to_string());
+
+    pool.lease(&alice, "a").await;
+    let bob = pool.bob();
+    let quote = pool.post(&bob, path, &[], &want()).await.json();
+    assert_eq!((&quote["would"], &quote["position"]), (&json!("wait"), &json!(1)), "{quote}");
+    assert_eq!((&quote["reason"], &quote["price"]), (&json!("pool_full"), &price));
+    assert_eq!(quote["blocking"], json!({"now": true, "constraints": ["room"]}));
+    // What was quoted is what the lease is told, and only that made a lease.
+    let leases = pool.get(&bob, "/v1/leases").await.json();
+    assert_eq!(leases["leases"], json!([]));
+    let lease = pool.lease(&bob, "b").await;
+    assert_eq!(lease["waiting"]["reason"], quote["reason"]);
+    let view = pool.get(&bob, &format!("/v1/leases/{}/placement", id(&lease))).await.json();
+    assert_eq!((&view["starts_ms"], &view["blocking"]), (&quote["starts_ms"], &quote["blocking"]), "{view}");
+}
+
+#[tokio::test]
+async fn a_dry_run_is_refused_with_the_problem_of_the_request() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    let mut dear = want();
+    dear["max_rate"] = json!("999999");
+    let quoted = pool.post(&alice, "/v1/leases?dry_run=true", &[], &dear).await;
+    assert_eq!(quoted.fault(), (409, "price_above_max".to_owned()));
+    let asked = pool.post(&alice, "/v1/leases", &[("idempotency-key", "k")], &dear).await;
+    let problem = |reply: &Reply| {
+        let mut problem = reply.json();
+        assert!(problem["trace_id"].take().is_string(), "each answer has its own");
+        problem
+    };
+    assert_eq!(problem(&asked), problem(&quoted));
+    let mut empty = want();
+    empty["command"] = json!([]);
+    let reply = pool.post(&alice, "/v1/leases?dry_run=true", &[], &empty).await;
+    assert_eq!(reply.json()["errors"][0]["pointer"], json!("/command"));
+    // Whoever is not logged in, asks without a key for the real thing, or misspells it, is told so.
+    assert_eq!(pool.post("", "/v1/leases?dry_run=true", &[], &want()).await.fault().0, 401);
+    let reply = pool.post(&alice, "/v1/leases?dry_run=false", &[], &want()).await;
+    assert_eq!(reply.fault(), (400, "bad_header".to_owned()));
+    assert_eq!(pool.post(&alice, "/v1/leases?dryrun=true", &[], &want()).await.fault().0, 422);
+}

@@ -1,0 +1,59 @@
+//! What of a request stands in its way.
+
+use alloc::vec::Vec;
+
+/// A part of a request that bounds where it can go, named as its field is, and the room that others leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+pub enum Constraint {
+    /// The cap of price. Without it: any ask.
+    MaxRate,
+    /// The isolation classes. Without them: all.
+    Classes,
+    /// The model. Without it: any, for each member.
+    Model,
+    /// The node that a member is pinned to. Without it: any, for each member.
+    Node,
+    /// Over how many nodes a gang is spread. Without it: one will do.
+    MinNodes,
+    /// CPU beside the slice. Without it: none.
+    Cpu,
+    /// Memory beside the slice. Without it: none.
+    Ram,
+    /// The slice. Without it: any that a GPU offers.
+    Slice,
+    /// What other leases hold, and what is kept for a booked one. Without it: an empty fleet.
+    Room,
+}
+
+impl Constraint {
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::MaxRate => "max_rate",
+            Self::Classes => "classes",
+            Self::Model => "model",
+            Self::Node => "node",
+            Self::MinNodes => "min_nodes",
+            Self::Cpu => "cpu",
+            Self::Ram => "ram",
+            Self::Slice => "slice",
+            Self::Room => "room",
+        }
+    }
+}
+
+/// A least set of constraints in the way of a lease that waits: without all of them it fits, with any one it does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+pub struct Blocking {
+    /// True: without them it fits now. False: as it is it fits nowhere even into the empty fleet; without them it would.
+    pub now: bool,
+    /// The constraints. None: it fits as it is, and waits for something else, such as its turn or money.
+    pub constraints: Vec<Constraint>,
+}

@@ -1,0 +1,85 @@
+//! Quotes as JSON: what a lease would get and cost, before it is asked for.
+
+use alloc::vec::Vec;
+
+use crate::blocking::Blocking;
+use crate::id::{Account, GpuId, NodeId};
+use crate::lease::NearestMiss;
+use crate::reason::Reason;
+use crate::slice::{IsolationClass, Slot};
+use crate::unit::{Amount, Rate, TimeMs};
+
+/// `POST /v1/leases?dry_run=true`: what the request would get as of the entry in the response header. Nothing is kept
+/// for it. One that would be refused gets the problem that it would get.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(tag = "would", rename_all = "snake_case")]
+pub enum Quote {
+    /// It would be placed at once.
+    Start {
+        /// What it costs.
+        price: QuotedPrice,
+        /// Where, in order of rank.
+        places: Vec<QuotedPlace>,
+    },
+    /// It would wait.
+    Wait {
+        /// What it costs at least: in an empty fleet, each member at its cheapest.
+        price: QuotedPrice,
+        /// Place in the order of service, from 1.
+        position: u64,
+        /// Why.
+        reason: Reason,
+        /// The candidate that came closest.
+        nearest: Option<NearestMiss>,
+        /// When it is expected to start, as in the placement of a waiting lease.
+        starts_ms: Option<TimeMs>,
+        /// Least set of its constraints without which it would fit; absent if no such set is known.
+        blocking: Option<Blocking>,
+    },
+}
+
+/// What a lease costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct QuotedPrice {
+    /// For the whole duration: this much is reserved when it is placed. Less is billed if it ends earlier.
+    pub total: Amount,
+    /// Per hour, all members together.
+    pub hourly: Rate,
+    /// The operator's part of the total, rounded down.
+    pub operator_fee: Amount,
+}
+
+/// Where a member would go.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct QuotedPlace {
+    /// Rank.
+    pub rank: u16,
+    /// Node.
+    pub node: NodeId,
+    /// Its owner.
+    pub provider: Account,
+    /// GPU.
+    pub gpu: GpuId,
+    /// Place on it.
+    pub slot: Slot,
+    /// How it is kept apart.
+    pub class: IsolationClass,
+    /// The ask.
+    pub rate: Rate,
+    /// What it does to what others could still be given on that GPU.
+    pub fragmentation: FragmentationView,
+}
+
+/// What a slice takes from those who come after it. Measure: memory slices' worth of legal MIG placements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct FragmentationView {
+    /// Memory slices' worth of placements that become impossible, its own among them; 0 on a GPU without MIG.
+    pub destroys: u32,
+    /// Memory slices' worth of all placements of that GPU while it is idle.
+    pub of: u32,
+    /// Shadow price per hour: `floor(destroys * ask / of)`, `ask` being that of the whole GPU, or of its dearest profile
+    /// where it is not offered whole.
+    pub shadow_rate: Rate,
+    /// Whether the shadow price is billed: never so far.
+    pub charged: bool,
+}

@@ -1,0 +1,101 @@
+//! Quotes for people, and what stands in the way of a lease.
+
+use selion_api::blocking::{Blocking, Constraint};
+use selion_api::rest::{Quote, QuotedPlace, QuotedPrice};
+
+use crate::output::{Output, nearest};
+use crate::slice::{show_class, show_slot};
+use crate::unit::{show_money, show_time};
+
+/// What a request would get.
+pub fn quote(out: Output, quote: &Quote) -> String {
+    match quote {
+        Quote::Start { price, places } => {
+            format!("would start at once, for {}\n{}", cost(price), self::places(out, places))
+        }
+        Quote::Wait { price, position, reason, nearest: near, starts_ms, blocking } => {
+            let why = reason.text().trim_end_matches('.');
+            let mut text = format!("would wait at position {position}: {why} ({reason})\n");
+            if let Some(near) = near {
+                text.push_str(&format!("nearest: {}\n", nearest(near)));
+            }
+            if let Some(at) = starts_ms {
+                text.push_str(&format!("expected to start by {}\n", show_time(*at)));
+            }
+            if let Some(blocking) = blocking {
+                text.push_str(&format!("{}\n", self::blocking(blocking)));
+            }
+            text.push_str(&format!("costs at least {}", cost(price)));
+            text
+        }
+    }
+}
+
+fn cost(price: &QuotedPrice) -> String {
+    format!(
+        "{} tokens in all, {} an hour; {} of it the operator's",
+        show_money(price.total.0),
+        show_money(price.hourly.0),
+        show_money(price.operator_fee.0)
+    )
+}
+
+fn places(out: Output, places: &[QuotedPlace]) -> String {
+    let rows = places.iter().map(|place| {
+        let effect = &place.fragmentation;
+        let charged = if effect.charged { "charged" } else { "not charged" };
+        [
+            place.rank.to_string(),
+            format!("{} ({})", show_slot(&place.slot), show_class(place.class)),
+            show_money(place.rate.0),
+            format!("{}/{}", effect.destroys, effect.of),
+            format!("{} ({charged})", show_money(effect.shadow_rate.0)),
+            place.gpu.to_string(),
+            place.node.to_string(),
+        ]
+    });
+    out.table(["MEMBER", "SLICE", "PER HOUR", "DESTROYS", "SHADOW PRICE", "GPU", "NODE"], rows.collect(), "")
+}
+
+/// What of a request stands in its way.
+pub fn blocking(blocking: &Blocking) -> String {
+    if blocking.constraints.is_empty() {
+        return "there is room for it as it is: it waits for something else".to_owned();
+    }
+    let words: Vec<&str> = blocking.constraints.iter().copied().map(constraint).collect();
+    let what = words.join(" and ");
+    match blocking.now {
+        true => format!("in the way: {what}; without that it would fit now"),
+        false => format!("in the way: {what}; as it is it fits nowhere even when nothing is leased"),
+    }
+}
+
+fn constraint(constraint: Constraint) -> &'static str {
+    match constraint {
+        Constraint::MaxRate => "its price limit (--max-rate)",
+        Constraint::Classes => "its isolation classes (--class)",
+        Constraint::Model => "the model (--model)",
+        Constraint::Node => "the node it is pinned to (--node)",
+        Constraint::MinNodes => "the number of nodes (--min-nodes)",
+        Constraint::Cpu => "its CPU (--cpu)",
+        Constraint::Ram => "its memory (--ram)",
+        Constraint::Slice => "the slice (--slice)",
+        Constraint::Room => "what other leases hold or have booked",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_the_way_is_told_with_the_flag_that_changes_it() {
+        let both = Blocking { now: true, constraints: vec![Constraint::MaxRate, Constraint::Room] };
+        let text = blocking(&both);
+        assert!(text.contains("--max-rate") && text.contains("other leases") && text.contains("fit now"), "{text}");
+        let never = blocking(&Blocking { now: false, constraints: vec![Constraint::Model] });
+        assert!(never.contains("--model") && never.contains("nowhere"), "{never}");
+        let free = blocking(&Blocking { now: true, constraints: Vec::new() });
+        assert!(free.contains("something else"), "{free}");
+    }
+}

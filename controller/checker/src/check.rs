@@ -1,0 +1,133 @@
+//! The books of the checker, and what an input says to them.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use selion_api::agent::{Fence, Report};
+use selion_api::{Address, LeaseId, MemberWant, TimeMs};
+use selion_market::input::RULES;
+use selion_market::{Effect, Input, Policy, Stamp};
+
+use crate::effects::Entry;
+use crate::finding::{Finding, Rule};
+use crate::fleet::{Fleet, Run};
+use crate::leases::Lease;
+use crate::line::Line;
+use crate::money::Money;
+
+/// Checks the entries of one log, in order, from the first on.
+#[derive(Clone, Default)]
+pub struct Checker {
+    /// True once the log said that it is under rules that this release knows.
+    known: bool,
+    fence: Fence,
+    delegate: Address,
+    block: Option<u64>,
+    pub(crate) chain_broken: bool,
+    pub(crate) now: TimeMs,
+    pub(crate) policy: Policy,
+    pub(crate) fleet: Fleet,
+    pub(crate) leases: BTreeMap<LeaseId, Lease>,
+    pub(crate) line: Line,
+    pub(crate) money: Money,
+    pub(crate) booked: Option<LeaseId>,
+}
+
+impl Checker {
+    /// Before the first entry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Checks one entry: what does not hold of its effects, in their order. Empty if all is well. The books follow the
+    /// log also where it is wrong, so that one lie is not told of every later entry.
+    pub fn check(&mut self, stamp: &Stamp, input: &Input, effects: &[Effect]) -> Vec<Finding> {
+        let refused = effects.iter().any(|effect| matches!(effect, Effect::Refused(_)));
+        if !self.may_enter(stamp, input) {
+            let honest = refused && effects.len() == 1;
+            let have = effects.len() as u64;
+            let told = Finding { entry: stamp.seq, effect: None, rule: Rule::Refusal, lease: None, need: 1, have };
+            return if honest { Vec::new() } else { alloc::vec![told] };
+        }
+        self.now = self.now.max(stamp.at_ms);
+        self.fold(stamp, input, refused);
+        Entry::new(self, stamp.seq, input).check(effects)
+    }
+
+    /// What a member of a lease asked for, if the log created such a lease.
+    #[must_use]
+    pub fn want(&self, lease: LeaseId, member: u16) -> Option<&MemberWant> {
+        self.leases.get(&lease)?.request.members.get(usize::from(member))
+    }
+
+    /// What is held now: lease, run and rank.
+    pub fn held(&self) -> impl Iterator<Item = (LeaseId, u32, u16)> {
+        self.fleet.standing.keys().copied()
+    }
+
+    fn may_enter(&self, stamp: &Stamp, input: &Input) -> bool {
+        match input {
+            Input::Rules { version, .. } => *version == RULES,
+            _ => self.known && stamp.fence >= self.fence,
+        }
+    }
+
+    fn fold(&mut self, stamp: &Stamp, input: &Input, refused: bool) {
+        match input {
+            Input::Rules { .. } => self.known = true,
+            Input::Opened { delegate, policy } => {
+                self.fence = stamp.fence;
+                self.policy = policy.clone();
+                if self.delegate != *delegate {
+                    self.delegate = *delegate;
+                    self.money.forget_keys();
+                }
+            }
+            Input::Block(block) if self.block.is_none_or(|last| block.number > last) => {
+                self.block = Some(block.number);
+                for event in &block.events {
+                    self.fleet.fold(event);
+                    self.money.fold(event, self.delegate);
+                }
+            }
+            Input::ChainBroken { .. } => self.chain_broken = true,
+            Input::SetPaused { provider, node, paused } => self.fleet.paused(*provider, *node, *paused),
+            // A spec that cannot be reasoned about is refused.
+            Input::Linked { spec, .. } if !refused => self.fleet.linked(spec),
+            Input::Lost { node, .. } => self.fleet.lost(*node),
+            Input::Report(signed) if !refused => self.heard(&signed.report),
+            _ => {}
+        }
+    }
+
+    fn heard(&mut self, report: &Report) {
+        let run = run_of(report);
+        if self.fleet.standing.get(&run) != Some(&report.node) {
+            return;
+        }
+        let Some(lease) = self.leases.get_mut(&report.lease).filter(|lease| lease.attempt == report.attempt) else {
+            return;
+        };
+        if let Some(part) = lease.parts.get_mut(usize::from(report.member)) {
+            part.metered_ms = part.metered_ms.max(report.metered_ms);
+        }
+    }
+
+    /// True while nothing may be granted.
+    pub(crate) fn halted(&self) -> bool {
+        let passed_on = self.fleet.terms.as_ref().is_some_and(|terms| terms.epoch != self.fence.epoch);
+        self.chain_broken || passed_on
+    }
+
+    /// The latest time at which a lease of so long, granted now, can still be running.
+    pub(crate) fn latest_end(&self, duration_ms: u64) -> TimeMs {
+        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, .. } = self.policy;
+        [hold_ms, prepare_ms, start_ms, duration_ms, ending_ms].into_iter().fold(self.now, TimeMs::plus)
+    }
+}
+
+/// The member that a report is about.
+pub(crate) fn run_of(report: &Report) -> Run {
+    (report.lease, report.attempt, report.member)
+}

@@ -1,0 +1,216 @@
+//! What must hold of each effect of an entry, and of all of them together.
+
+mod bills;
+mod grants;
+mod stops;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use selion_api::agent::MemberEvent;
+use selion_api::lease::LeaseState;
+use selion_api::{Account, LeaseId, NodeId, Reason};
+use selion_market::{Effect, Input};
+
+use crate::check::{Checker, run_of};
+use crate::fair::Shares;
+use crate::finding::{Broken, Finding, Rule, Verdict, equal, holds, within};
+use crate::fleet::Run;
+use crate::leases::Lease;
+use crate::line;
+
+/// A run that is being granted.
+struct Gang {
+    lease: LeaseId,
+    at: Option<usize>,
+    nodes: BTreeSet<NodeId>,
+    /// Who waits and comes before it, with both keys.
+    passed: Vec<(LeaseId, u128, u128)>,
+}
+
+/// An entry under check.
+pub(crate) struct Entry<'a> {
+    book: &'a mut Checker,
+    seq: u64,
+    input: &'a Input,
+    at: Option<usize>,
+    findings: Vec<Finding>,
+    gang: Option<Gang>,
+    /// Shares before the next grant; worked out when first asked for. Within an entry nothing is freed after a grant.
+    shares: Option<Shares>,
+    /// By renter, what grants must keep, and what was kept.
+    reserves: BTreeMap<Account, (u128, u128)>,
+    /// Who was stopped, for whom, and by which effect.
+    stops: Vec<(LeaseId, LeaseId, Option<usize>)>,
+    /// Pairs for whom something was made owed and no voucher is due yet.
+    unvouched: BTreeSet<(Account, Account)>,
+    /// Out of whose run money is being made owed.
+    paying: Option<LeaseId>,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn new(book: &'a mut Checker, seq: u64, input: &'a Input) -> Self {
+        let paying = match input {
+            Input::Report(signed) => Some(signed.report.lease),
+            _ => None,
+        };
+        Self {
+            book,
+            seq,
+            input,
+            at: None,
+            findings: Vec::new(),
+            gang: None,
+            shares: None,
+            reserves: BTreeMap::new(),
+            stops: Vec::new(),
+            unvouched: BTreeSet::new(),
+            paying,
+        }
+    }
+
+    pub(crate) fn check(mut self, effects: &[Effect]) -> Vec<Finding> {
+        for (at, effect) in effects.iter().enumerate() {
+            if !matches!(effect, Effect::Granted(_)) {
+                self.close_gang();
+            }
+            self.at = Some(at);
+            match effect {
+                Effect::Moved { lease, state, reason, attempt } => self.moved(*lease, *state, *reason, *attempt),
+                Effect::Granted(grant) => self.granted(grant),
+                Effect::Freed { lease, attempt, member } => self.freed((*lease, *attempt, *member)),
+                Effect::Billed(line) => self.billed(line),
+                Effect::Moneyed(transfer) => self.moneyed(transfer),
+                Effect::VoucherDue(due) => self.voucher_due(due),
+                Effect::NodeChanged { node, reason } => self.node_changed(*node, *reason),
+                Effect::Booked { lease, at } => self.booked(*lease, *at),
+                Effect::Preempted { lease, attempt, by } => self.preempted(*lease, *attempt, *by),
+                Effect::Refused(_) => {}
+            }
+        }
+        self.close_gang();
+        self.at = None;
+        self.end();
+        self.findings
+    }
+
+    fn tell(&mut self, lease: Option<LeaseId>, verdict: Verdict) {
+        if let Err(Broken { rule, need, have }) = verdict {
+            self.findings.push(Finding { entry: self.seq, effect: self.at, rule, lease, need, have });
+        }
+    }
+
+    fn state_of(&self, id: LeaseId) -> Option<LeaseState> {
+        self.book.leases.get(&id).map(|lease| lease.state)
+    }
+
+    fn moved(&mut self, id: LeaseId, to: LeaseState, reason: Option<Reason>, attempt: u32) {
+        let Some(lease) = self.book.leases.get(&id) else {
+            return self.born(id, to, attempt);
+        };
+        let from = lease.state;
+        let follows = holds(Rule::Transition, lease.may_go(to));
+        let present = equal(Rule::Lease, u64::from(lease.attempt) + u64::from(to == LeaseState::Held), attempt.into());
+        let stopped = holds(Rule::Preempt, reason != Some(Reason::Preempted) || lease.stopped_for.is_some());
+        self.tell(Some(id), follows);
+        self.tell(Some(id), present);
+        if to == LeaseState::Ending {
+            self.tell(Some(id), stopped);
+        }
+        match to {
+            LeaseState::Held => self.open_gang(id),
+            LeaseState::Ended | LeaseState::Waiting if from == LeaseState::Ending => self.run_over(id),
+            _ => {}
+        }
+        let now = self.book.now;
+        let Some(lease) = self.book.leases.get_mut(&id) else {
+            return;
+        };
+        if from == LeaseState::Waiting {
+            self.book.line.leave(id, lease);
+        }
+        if to == LeaseState::Waiting {
+            self.book.line.join(id, lease);
+        }
+        match to {
+            LeaseState::Active => lease.active_since = Some(now),
+            LeaseState::Ending => lease.stopped = reason,
+            LeaseState::Held => lease.attempt = attempt,
+            _ => {}
+        }
+        lease.state = to;
+        lease.since = now;
+    }
+
+    /// A lease is born waiting, of the request that its id names.
+    fn born(&mut self, id: LeaseId, to: LeaseState, attempt: u32) {
+        let here = id.seq == self.seq && Some(id.index as usize) == self.at;
+        let Input::Request(asked) = self.input else {
+            return self.tell(Some(id), holds(Rule::Lease, false));
+        };
+        self.tell(Some(id), holds(Rule::Lease, here && to == LeaseState::Waiting && attempt == 0));
+        let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), self.book.now);
+        self.book.line.join(id, &lease);
+        self.book.leases.insert(id, lease);
+    }
+
+    /// Only the node that holds a slot gives it back: with its word, by being lost, or by coming back without it.
+    fn freed(&mut self, run: Run) {
+        let said = match self.input {
+            Input::Lost { node, .. } => Some(*node),
+            Input::Linked { spec, .. } => {
+                // It applies what it is told before it prepares anything: only what is over is gone by that.
+                let lease = self.book.leases.get(&run.0);
+                let over = lease.is_none_or(|lease| {
+                    lease.attempt != run.1 || matches!(lease.state, LeaseState::Ended | LeaseState::Waiting)
+                });
+                over.then_some(spec.node)
+            }
+            Input::Report(signed) => {
+                let report = &signed.report;
+                let last = matches!(
+                    report.event,
+                    MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. }
+                );
+                (last && run_of(report) == run).then_some(report.node)
+            }
+            _ => None,
+        };
+        let held = self.book.fleet.free(run);
+        self.tell(Some(run.0), holds(Rule::Freed, held.is_some() && held == said));
+    }
+
+    fn node_changed(&mut self, node: NodeId, reason: Option<Reason>) {
+        self.book.fleet.changed.insert(node);
+        if let Some(machine) = self.book.fleet.machines.get_mut(&node) {
+            machine.told_closed = reason.is_some();
+        } else {
+            self.tell(None, holds(Rule::Schedulable, false));
+        }
+    }
+
+    /// What holds of the entry as a whole.
+    fn end(&mut self) {
+        for (need, have) in core::mem::take(&mut self.reserves).into_values() {
+            self.tell(None, within(Rule::Reserve, need, have));
+            self.tell(None, within(Rule::Reserve, have, need));
+        }
+        let balance = self.book.money.balance();
+        self.tell(None, balance);
+        let came = self.book.money.all_came();
+        self.tell(None, came);
+        let vouched = equal(Rule::Voucher, 0, self.unvouched.len() as u64);
+        self.tell(None, vouched);
+        let fleet = &mut self.book.fleet;
+        let changed = core::mem::take(&mut fleet.changed);
+        let wrong = changed.iter().filter_map(|node| fleet.machines.get(node));
+        let wrong = wrong.filter(|machine| fleet.open(machine) == machine.told_closed).count();
+        let left = match self.input {
+            Input::Lost { node, .. } => fleet.machines.get(node).map_or(0, |machine| machine.taken.len()),
+            _ => 0,
+        };
+        self.tell(None, equal(Rule::Schedulable, 0, wrong as u64));
+        self.tell(None, equal(Rule::Left, 0, left as u64));
+        self.stops_were_needed();
+    }
+}

@@ -1,0 +1,138 @@
+//! What must hold of a run that is granted.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use selion_api::LeaseId;
+use selion_market::Grant;
+
+use super::bills::cost_of;
+use super::{Entry, Gang};
+use crate::fair::{self, Shares};
+use crate::finding::{Broken, Rule, equal, holds, within};
+use crate::fleet::{Guest, Place, Taken};
+use crate::leases::Part;
+use crate::line;
+
+impl Entry<'_> {
+    pub(super) fn open_gang(&mut self, id: LeaseId) {
+        let halted = self.book.halted();
+        self.tell(Some(id), holds(Rule::Halted, !halted));
+        let passed = self.passed_over(id);
+        if let Some(lease) = self.book.leases.get_mut(&id) {
+            lease.parts.clear();
+            (lease.cost, lease.kept, lease.billed) = (0, 0, 0);
+            (lease.active_since, lease.stopped_for) = (None, None);
+        }
+        if self.book.booked == Some(id) {
+            self.book.booked = None;
+        }
+        self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), passed });
+    }
+
+    /// Who waits for the same as `id` and comes before it.
+    pub(super) fn passed_over(&mut self, id: LeaseId) -> Vec<(LeaseId, u128, u128)> {
+        let book = &*self.book;
+        let Some(lease) = book.leases.get(&id) else {
+            return Vec::new();
+        };
+        // The search for a gang is bounded. After a request only the new lease is tried, and for a gang it may then
+        // find a way that was missed for others before: not a matter of order.
+        if lease.request.members.len() > 1 && id.seq == self.seq {
+            return Vec::new();
+        }
+        let mut passed = Vec::new();
+        for other in book.line.beside(id, lease) {
+            let mut old = book.fleet.standing.range((other, 0, 0)..=(other, u32::MAX, u16::MAX));
+            let Some(waiter) = book.leases.get(&other).filter(|_| old.next().is_none()) else {
+                continue; // what its old run still holds may bar it from a node
+            };
+            let shares =
+                self.shares.get_or_insert_with(|| Shares::of(&book.fleet, &book.leases, &book.policy, book.now));
+            if line::comes_before((other, waiter), (id, lease), book.booked, shares) {
+                passed.push((other, shares.key(waiter.request.renter), shares.key(lease.request.renter)));
+            }
+        }
+        passed
+    }
+
+    pub(super) fn granted(&mut self, grant: &Grant) {
+        let id = grant.lease;
+        let book = &*self.book;
+        let open = self.gang.as_ref().is_some_and(|gang| gang.lease == id);
+        let lease = book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
+        // Members come in order of rank.
+        let next = lease.filter(|lease| lease.parts.len() == usize::from(grant.member));
+        let Some((lease, want)) =
+            next.and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
+        else {
+            return self.tell(Some(id), holds(Rule::Gang, false));
+        };
+        let machine = book.fleet.machines.get(&grant.node);
+        let owner = machine.and_then(|machine| machine.owner);
+        let spec = machine.and_then(|machine| machine.spec.as_ref());
+        let party = holds(Rule::Party, grant.renter == lease.request.renter && Some(grant.provider) == owner);
+        let place = Place { node: grant.node, gpu: grant.gpu, slot: &grant.slot };
+        let guest = Guest { lease: id, rank: grant.member, request: &lease.request, want };
+        let fits = book.fleet.admits(&place, &guest, &BTreeSet::new()).and_then(|(class, rate)| {
+            equal(Rule::Class, class as u64, grant.class as u64)?;
+            equal(Rule::Rate, rate.0, grant.rate.0)
+        });
+        let taken = Taken {
+            run: (id, grant.attempt, grant.member),
+            renter: grant.renter,
+            gpu: grant.gpu,
+            slot: grant.slot.clone(),
+            cpu_milli: want.cpu_milli,
+            ram_bytes: want.ram_bytes,
+            ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
+        };
+        let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
+        if let Some(shares) = &mut self.shares {
+            shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
+        }
+        let cost = cost_of(grant.rate.0, lease.request.duration_ms);
+        self.tell(Some(id), party);
+        self.tell(Some(id), fits);
+        self.book.fleet.put(grant.node, taken);
+        if let Some(lease) = self.book.leases.get_mut(&id) {
+            lease.parts.push(Part { provider: grant.provider, rate: grant.rate, metered_ms: 0, billed: false });
+            // Amounts end at the largest one.
+            lease.cost = lease.cost.saturating_add(cost).min(u64::MAX.into());
+        }
+        if let Some(gang) = &mut self.gang {
+            gang.nodes.insert(grant.node);
+        }
+    }
+
+    pub(super) fn close_gang(&mut self) {
+        let Some(gang) = self.gang.take() else {
+            return;
+        };
+        let book = &mut *self.book;
+        let Some(lease) = book.leases.get_mut(&gang.lease) else {
+            return;
+        };
+        let (renter, cost) = (lease.request.renter, lease.cost);
+        lease.kept = cost;
+        let whole = equal(Rule::Gang, lease.request.members.len() as u64, lease.parts.len() as u64);
+        let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
+        let duration_ms = lease.request.duration_ms;
+        let end = book.latest_end(duration_ms);
+        let pays = book.money.pays(renter, cost, end);
+        let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);
+        let could_pay = |id: &LeaseId| payer_of(id).is_some_and(|renter| book.money.pays(renter, cost, end).is_ok());
+        let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
+        book.money.purse(renter).runs += cost;
+        self.reserves.entry(renter).or_default().0 += cost;
+        let now_at = core::mem::replace(&mut self.at, gang.at);
+        self.tell(Some(gang.lease), whole);
+        self.tell(Some(gang.lease), spread);
+        self.tell(Some(gang.lease), pays);
+        let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
+        for (id, need, have) in passed {
+            self.tell(Some(id), Err(Broken { rule: Rule::Order, need: shown(need), have: shown(have) }));
+        }
+        self.at = now_at;
+    }
+}

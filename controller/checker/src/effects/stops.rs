@@ -1,0 +1,59 @@
+//! What must hold of a lease that is booked, or stopped for another.
+
+use alloc::collections::BTreeSet;
+
+use selion_api::lease::LeaseState;
+use selion_api::{LeaseId, TimeMs};
+
+use super::Entry;
+use crate::finding::{Rule, holds, within};
+use crate::fleet::Guest;
+
+impl Entry<'_> {
+    pub(super) fn booked(&mut self, id: LeaseId, at: Option<TimeMs>) {
+        let before = core::mem::replace(&mut self.book.booked, at.map(|_| id));
+        let now = self.book.now;
+        let waits = self.state_of(id) == Some(LeaseState::Waiting);
+        let mine = before == Some(id);
+        let well = if at.is_some() { waits && (mine || before.is_none()) } else { mine };
+        self.tell(Some(id), holds(Rule::Booking, well));
+        self.tell(Some(id), within(Rule::Booking, now.0, at.map_or(u64::MAX, |at| at.0)));
+    }
+
+    pub(super) fn preempted(&mut self, id: LeaseId, attempt: u32, by: LeaseId) {
+        let (now, least_ms) = (self.book.now, self.book.policy.min_run_ms);
+        let taker = self.book.leases.get(&by).filter(|taker| taker.state == LeaseState::Waiting);
+        let class = taker.map(|taker| taker.request.priority);
+        let Some(lease) = self.book.leases.get_mut(&id) else {
+            return self.tell(Some(id), holds(Rule::Lease, false));
+        };
+        let runs = lease.state == LeaseState::Active && lease.attempt == attempt;
+        let lower = class.is_some_and(|class| lease.request.priority < class);
+        let ran_ms = lease.active_since.map_or(0, |since| now.since(since));
+        lease.stopped_for = Some(by);
+        self.stops.push((id, by, self.at));
+        self.tell(Some(id), holds(Rule::Preempt, runs && lower));
+        self.tell(Some(id), within(Rule::Preempt, least_ms, ran_ms));
+    }
+
+    /// Each of those who were stopped did stop, and none of them could have stayed. That is looked at for one member
+    /// only: for gangs it would be a search.
+    pub(super) fn stops_were_needed(&mut self) {
+        let stops = core::mem::take(&mut self.stops);
+        for (id, by, at) in &stops {
+            self.at = *at;
+            let stopping = self.state_of(*id).is_some_and(|state| state != LeaseState::Active);
+            self.tell(Some(*id), holds(Rule::Preempt, stopping));
+            let Some(taker) = self.book.leases.get(by) else {
+                continue;
+            };
+            if let [want] = taker.request.members.as_slice() {
+                let beside = stops.iter().filter(|(other, whom, _)| other != id && whom == by);
+                let without: BTreeSet<LeaseId> = beside.map(|(other, ..)| *other).collect();
+                let guest = Guest { lease: *by, rank: 0, request: &taker.request, want };
+                let fits = self.book.fleet.has_room(&guest, &without);
+                self.tell(Some(*id), holds(Rule::Minimal, !fits));
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The machines, from chain and link, and what stands on them.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use selion_api::chain::ChainEvent;
+use selion_api::slice::Sandbox;
+use selion_api::{
+    Account, Amount, GpuId, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, Slot,
+};
+
+use crate::finding::{Broken, Rule, holds, within};
+use crate::fit;
+
+/// The pool's terms, as far as they decide who takes leases.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    allow_simulated: bool,
+    allow_unsandboxed: bool,
+    min_stake: Amount,
+    pub epoch: u32,
+}
+
+/// One member of one run.
+pub(crate) type Run = (LeaseId, u32, u16);
+
+/// What one member of one run takes.
+#[derive(Clone)]
+pub(crate) struct Taken {
+    pub run: Run,
+    pub renter: Account,
+    pub gpu: GpuId,
+    pub slot: Slot,
+    pub cpu_milli: u32,
+    pub ram_bytes: u64,
+    /// First port and number of ports of the node when it was granted.
+    pub ports: (u16, u16),
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Machine {
+    pub owner: Option<Account>,
+    offer: Option<Hash32>,
+    pub spec: Option<NodeSpec>,
+    linked: bool,
+    paused: bool,
+    /// What the effects said last. A node of which they said nothing takes leases.
+    pub told_closed: bool,
+    pub taken: Vec<Taken>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Fleet {
+    pub machines: BTreeMap<NodeId, Machine>,
+    stakes: BTreeMap<Account, Amount>,
+    pub terms: Option<Terms>,
+    /// Where each run's member stands.
+    pub standing: BTreeMap<Run, NodeId>,
+    /// Nodes of which something was said in this entry.
+    pub changed: BTreeSet<NodeId>,
+}
+
+/// A place that is looked at for a member.
+pub(crate) struct Place<'a> {
+    pub node: NodeId,
+    pub gpu: GpuId,
+    pub slot: &'a Slot,
+}
+
+/// Who is to stand there.
+pub(crate) struct Guest<'a> {
+    pub lease: LeaseId,
+    pub rank: u16,
+    pub request: &'a LeaseRequest,
+    pub want: &'a MemberWant,
+}
+
+impl Fleet {
+    fn touch(&mut self, node: NodeId) -> &mut Machine {
+        self.changed.insert(node);
+        self.machines.entry(node).or_default()
+    }
+
+    fn touch_all(&mut self) {
+        self.changed.extend(self.machines.keys());
+    }
+
+    /// A fact of the chain.
+    pub(crate) fn fold(&mut self, event: &ChainEvent) {
+        match event {
+            ChainEvent::PoolOpened { allow_simulated, allow_unsandboxed, min_stake, .. } => {
+                self.terms.get_or_insert(Terms {
+                    allow_simulated: *allow_simulated,
+                    allow_unsandboxed: *allow_unsandboxed,
+                    min_stake: *min_stake,
+                    epoch: 1,
+                });
+                self.touch_all();
+            }
+            ChainEvent::ProviderRegistered { provider, stake, .. } => {
+                self.stakes.insert(*provider, *stake);
+                self.touch_all();
+            }
+            ChainEvent::StakeChanged { provider, stake } => {
+                if let Some(known) = self.stakes.get_mut(provider) {
+                    *known = *stake;
+                }
+                self.touch_all();
+            }
+            ChainEvent::NodeRegistered { node, provider } => self.touch(*node).owner = Some(*provider),
+            ChainEvent::NodeRetired { node } => {
+                let machine = self.touch(*node);
+                (machine.owner, machine.offer) = (None, None);
+            }
+            ChainEvent::OfferSet { node, spec_hash, .. } => self.touch(*node).offer = Some(*spec_hash),
+            ChainEvent::OfferClosed { node } => self.touch(*node).offer = None,
+            ChainEvent::AuthorityChanged { epoch, .. } => {
+                if let Some(terms) = &mut self.terms {
+                    terms.epoch = *epoch;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn linked(&mut self, spec: &NodeSpec) {
+        let machine = self.touch(spec.node);
+        machine.linked = true;
+        machine.spec = Some(spec.clone());
+    }
+
+    pub(crate) fn lost(&mut self, node: NodeId) {
+        if self.machines.contains_key(&node) {
+            self.touch(node).linked = false;
+        }
+    }
+
+    pub(crate) fn paused(&mut self, provider: Account, node: NodeId, paused: bool) {
+        if self.machines.get(&node).is_some_and(|machine| machine.owner == Some(provider)) {
+            self.touch(node).paused = paused;
+        }
+    }
+
+    /// True if chain and link agree that the node takes leases.
+    pub(crate) fn open(&self, machine: &Machine) -> bool {
+        let (Some(terms), Some(owner), Some(spec)) = (&self.terms, machine.owner, &machine.spec) else {
+            return false;
+        };
+        machine.linked
+            && !machine.paused
+            && self.stakes.get(&owner).is_some_and(|stake| *stake >= terms.min_stake)
+            && spec.provider == owner
+            && machine.offer == Some(spec.hash())
+            && (terms.allow_unsandboxed || spec.sandbox != Sandbox::None)
+            && spec.gpus.iter().any(|gpu| terms.allow_simulated || !gpu.simulated)
+    }
+
+    /// Whether the guest may stand there, when leases of `without` are gone; with the class and the ask on offer.
+    pub(crate) fn admits(
+        &self,
+        place: &Place<'_>,
+        guest: &Guest<'_>,
+        without: &BTreeSet<LeaseId>,
+    ) -> Result<(IsolationClass, Rate), Broken> {
+        let missing = |rule| Broken { rule, need: 1, have: 0 };
+        let machine = self.machines.get(&place.node).ok_or_else(|| missing(Rule::Schedulable))?;
+        holds(Rule::Schedulable, self.open(machine))?;
+        let spec = machine.spec.as_ref().ok_or_else(|| missing(Rule::Schedulable))?;
+        let gpu = spec.gpus.iter().find(|gpu| gpu.gpu == place.gpu).ok_or_else(|| missing(Rule::Slot))?;
+        let Guest { request, want, .. } = guest;
+        holds(Rule::Pinned, want.node.is_none_or(|only| only == place.node))?;
+        holds(Rule::Pinned, want.model.as_ref().is_none_or(|model| *model == gpu.model))?;
+        holds(Rule::Slot, fit::answers(&want.slice, place.slot))?;
+        let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
+        holds(Rule::Class, request.classes & class.bit() != 0)?;
+        holds(Rule::Class, !gpu.simulated || self.terms.as_ref().is_some_and(|terms| terms.allow_simulated))?;
+        within(Rule::MaxRate, rate.0, request.max_rate.map_or(u64::MAX, |max| max.0))?;
+
+        let others = || machine.taken.iter().filter(|taken| !without.contains(&taken.run.0));
+        let cpu: u128 = others().map(|taken| u128::from(taken.cpu_milli)).sum();
+        let ram: u128 = others().map(|taken| u128::from(taken.ram_bytes)).sum();
+        within(Rule::Cpu, cpu + u128::from(want.cpu_milli), spec.cpu_milli)?;
+        within(Rule::Ram, ram + u128::from(want.ram_bytes), spec.ram_bytes)?;
+        // Ports are not published. Those that were given out of the same range are different ones.
+        let range = (spec.port_base, spec.ports);
+        let usable = u32::from(spec.ports).min(65_536 - u32::from(spec.port_base));
+        within(Rule::Ports, others().filter(|taken| taken.ports == range).count() as u64 + 1, usable)?;
+        // A run of the same lease that still stops here bars its rank from this node.
+        let own = others().any(|taken| taken.run.0 == guest.lease && taken.run.2 == guest.rank);
+        holds(Rule::Overlap, !own)?;
+        let slots: Vec<&Slot> = others().filter(|taken| taken.gpu == place.gpu).map(|taken| &taken.slot).collect();
+        fit::stands(gpu, &slots, place.slot)?;
+        Ok((class, rate))
+    }
+
+    /// True if the guest fits anywhere when leases of `without` are gone.
+    pub(crate) fn has_room(&self, guest: &Guest<'_>, without: &BTreeSet<LeaseId>) -> bool {
+        self.machines.iter().filter(|(_, machine)| self.open(machine)).any(|(node, machine)| {
+            machine.spec.iter().flat_map(|spec| &spec.gpus).any(|gpu| {
+                fit::answers_on(gpu, &guest.want.slice)
+                    .iter()
+                    .any(|slot| self.admits(&Place { node: *node, gpu: gpu.gpu, slot }, guest, without).is_ok())
+            })
+        })
+    }
+
+    /// Puts a run's member on a node.
+    pub(crate) fn put(&mut self, node: NodeId, taken: Taken) {
+        self.standing.insert(taken.run, node);
+        self.machines.entry(node).or_default().taken.push(taken);
+    }
+
+    /// Takes away what a run's member holds, and tells where that was.
+    pub(crate) fn free(&mut self, run: Run) -> Option<NodeId> {
+        let node = self.standing.remove(&run)?;
+        if let Some(machine) = self.machines.get_mut(&node) {
+            machine.taken.retain(|taken| taken.run != run);
+        }
+        Some(node)
+    }
+}

@@ -1,0 +1,24 @@
+//! A second opinion on every decision of the market, from the published entries alone.
+//!
+//! [`Checker::check`] takes an entry's stamp, input and effects, keeps its own books of fleet, leases and money, and
+//! tells what does not hold. It shares the words of the market (inputs and effects) and none of its code: no `step`,
+//! no placement, no geometry, no order. So a fault in the engine that a replay would only repeat is still seen.
+//!
+//! What it decides is whether a decision was *allowed*; whether it was the *best* one is the engine's affair.
+#![no_std]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+
+mod check;
+mod effects;
+mod fair;
+mod finding;
+mod fit;
+mod fleet;
+mod leases;
+mod line;
+mod money;
+
+pub use check::Checker;
+pub use finding::{Finding, Rule};
