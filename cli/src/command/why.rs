@@ -110,7 +110,8 @@ fn human(out: Output, told: &Answer) -> String {
     });
     text.push('\n');
     text.push_str(&out.table(["FROM", "ENTRY", "STATE", "REASON", "POSITION"], rows.collect(), ""));
-    text.push_str(&format!("\nit waited {} for its first grant", show_elapsed(told.fate.waited_ms)));
+    let end = if told.fate.started.is_some() { "before it started" } else { "and has not started in this log" };
+    text.push_str(&format!("\nit waited {} {end}", show_elapsed(told.fate.waited_ms)));
     text
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
     let mut wants: Vec<Alone<'_>> = Vec::new();
     let mut alone = Vec::new();
     for (rank, want) in (0..members).zip(&request.members) {
-        let known = wants.iter_mut().find(|known| known.want == want && !ran_before(world));
+        let known = wants.iter_mut().find(|known| known.want == want && world.is_first_run());
         let found = if let Some(known) = known {
             known.members += 1;
             known
@@ -100,11 +100,6 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
     }
     world.placed.clear();
     Err(NoPlace { reason: Reason::GangIncomplete, nearest: first_miss })
-}
-
-/// True if slots of an earlier run of the lease may bar ranks of it from their nodes.
-fn ran_before(world: &World<'_>) -> bool {
-    world.lease.and_then(|id| world.state.leases.get(&id)).is_some_and(|lease| lease.attempt > 0)
 }
 
 impl Alone<'_> {

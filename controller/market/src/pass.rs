@@ -430,7 +430,7 @@ impl Step<'_> {
 
 /// What a lease wants, for knowing equal ones. A lease that ran before may be barred from a node where its own old run
 /// still stops: it is tried by itself.
-fn want(lease: &Lease) -> Option<Vec<u8>> {
+pub(crate) fn want(lease: &Lease) -> Option<Vec<u8>> {
     let request = &lease.request;
     (lease.attempt == 0).then(|| {
         selion_api::commit::canonical(&(&request.members, request.min_nodes, request.max_rate, request.classes))

@@ -205,10 +205,14 @@ impl<'a> World<'a> {
         scan
     }
 
+    /// True if no slots of an earlier run of the lease may bar its ranks from their nodes.
+    pub(crate) fn is_first_run(&self) -> bool {
+        self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0)
+    }
+
     /// What the index found for a want, where the search has nothing to look at beside the state.
     fn found(&self, want: &MemberWant) -> Option<Found> {
-        let first_run = self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0);
-        let plain = first_run && self.also.is_empty() && self.without.is_none() && !self.any_slice;
+        let plain = self.is_first_run() && self.also.is_empty() && self.without.is_none() && !self.any_slice;
         self.state.finder.found(self.room, self.request, want).filter(|_| plain)
     }
 

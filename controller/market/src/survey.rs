@@ -9,6 +9,7 @@ use selion_api::{Account, LeaseId, NodeId};
 use crate::booking;
 use crate::money;
 use crate::order::Shares;
+use crate::pass;
 use crate::place::Placed;
 use crate::request::cost;
 use crate::state::{Lease, State};
@@ -112,10 +113,7 @@ impl Survey {
 
     fn fits(&mut self, state: &State, id: LeaseId, lease: &Lease) -> Result<BTreeSet<NodeId>, Not> {
         let request = &lease.request;
-        // A lease that ran before may be barred from a node: it is looked at by itself.
-        let want = (lease.attempt == 0).then(|| {
-            selion_api::commit::canonical(&(&request.members, request.min_nodes, request.max_rate, request.classes))
-        });
+        let want = pass::want(lease);
         let known = want.as_ref().and_then(|want| self.wants.get(want)).cloned();
         let placed = known.unwrap_or_else(|| {
             let placed = booking::place_now(state, Some(id), request).ok().map(|now| now.placed);
