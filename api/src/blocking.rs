@@ -14,16 +14,26 @@ pub enum Constraint {
     MaxRate,
     /// The isolation classes. Without them: all.
     Classes,
-    /// The model. Without it: any, for each member.
-    Model,
+    /// The models. Without them: any, for each member.
+    Models,
     /// The node that a member is pinned to. Without it: any, for each member.
     Node,
+    /// The GPU that a member is pinned to. Without it: any, for each member.
+    Gpu,
+    /// The regions. Without them: anywhere.
+    Regions,
+    /// What the nodes must have in common. Without it: nothing.
+    Within,
     /// Over how many nodes a gang is spread. Without it: one will do.
     MinNodes,
     /// CPU beside the slice. Without it: none.
     Cpu,
     /// Memory beside the slice. Without it: none.
     Ram,
+    /// Disk beside the slice. Without it: none.
+    Disk,
+    /// Network bandwidth beside the slice. Without it: none.
+    Net,
     /// The slice. Without it: any that a GPU offers.
     Slice,
     /// What other leases hold, and what is kept for a booked one. Without it: an empty fleet.
@@ -37,11 +47,16 @@ impl Constraint {
         match self {
             Self::MaxRate => "max_rate",
             Self::Classes => "classes",
-            Self::Model => "model",
+            Self::Models => "models",
             Self::Node => "node",
+            Self::Gpu => "gpu",
+            Self::Regions => "regions",
+            Self::Within => "within",
             Self::MinNodes => "min_nodes",
             Self::Cpu => "cpu",
             Self::Ram => "ram",
+            Self::Disk => "disk",
+            Self::Net => "net",
             Self::Slice => "slice",
             Self::Room => "room",
         }

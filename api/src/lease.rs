@@ -12,6 +12,10 @@ use crate::unit::{Amount, Rate};
 
 /// Most members of a gang.
 pub const MAX_MEMBERS: usize = 64;
+/// Most models or regions that a request may name.
+pub const MAX_NAMES: usize = 16;
+/// Longest name of a model or region in bytes.
+pub const MAX_NAME: usize = 64;
 /// Longest lease: 30 days in milliseconds.
 pub const MAX_DURATION_MS: u64 = 30 * 24 * crate::unit::MS_PER_HOUR;
 /// Longest wait for room: 7 days in milliseconds.
@@ -27,18 +31,56 @@ pub const MAX_WAIT_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
 pub struct MemberWant {
     /// The slice.
     pub slice: SliceWant,
-    /// Only GPUs of this model.
+    /// Only GPUs of one of these models; any if empty.
     #[cfg_attr(feature = "wire", serde(default))]
-    pub model: Option<String>,
+    pub models: Vec<String>,
     /// Only this node.
     #[cfg_attr(feature = "wire", serde(default))]
     pub node: Option<NodeId>,
+    /// Only this GPU.
+    #[cfg_attr(feature = "wire", serde(default))]
+    pub gpu: Option<GpuId>,
     /// CPU beside the slice, in thousandths of a core.
     #[cfg_attr(feature = "wire", serde(default = "default_cpu_milli"))]
     pub cpu_milli: u32,
     /// Memory beside the slice, in bytes.
     #[cfg_attr(feature = "wire", serde(default = "default_ram_bytes"))]
     pub ram_bytes: u64,
+    /// Disk beside the slice, in bytes.
+    #[cfg_attr(feature = "wire", serde(default))]
+    pub disk_bytes: u64,
+    /// Network bandwidth beside the slice, in megabits a second.
+    #[cfg_attr(feature = "wire", serde(default))]
+    pub net_mbps: u32,
+}
+
+/// An amount of each thing that a node has beside its GPUs, in the order of [`BESIDE`].
+pub type Beside = [u64; BESIDE.len()];
+
+/// What a node has beside its GPUs: thousandths of a core, bytes, bytes, megabits a second.
+pub const BESIDE: [&str; 4] = ["cpu", "ram", "disk", "net"];
+
+impl MemberWant {
+    /// A member that asks for this slice anywhere, with the usual CPU and memory beside it.
+    #[must_use]
+    pub fn of(slice: SliceWant) -> Self {
+        Self {
+            slice,
+            models: Vec::new(),
+            node: None,
+            gpu: None,
+            cpu_milli: default_cpu_milli(),
+            ram_bytes: default_ram_bytes(),
+            disk_bytes: 0,
+            net_mbps: 0,
+        }
+    }
+
+    /// What it takes beside its GPU.
+    #[must_use]
+    pub fn beside(&self) -> Beside {
+        [self.cpu_milli.into(), self.ram_bytes, self.disk_bytes, self.net_mbps.into()]
+    }
 }
 
 /// CPU of a member that names none: half a core.
@@ -101,6 +143,40 @@ impl Priority {
     }
 }
 
+/// What the nodes of one lease have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Within {
+    /// Nothing: members may be anywhere in the pool.
+    #[default]
+    Pool = 0,
+    /// The region that their owners state.
+    Region = 1,
+    /// The region and the rack that their owner states: one switch apart.
+    Rack = 2,
+    /// The node: all GPUs in one machine.
+    Node = 3,
+}
+
+impl Within {
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::Region => "region",
+            Self::Rack => "rack",
+            Self::Node => "node",
+        }
+    }
+}
+
 /// A request for a lease as it enters the log. Private matter stands in it as commitments and tags only.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct LeaseRequest {
@@ -110,8 +186,14 @@ pub struct LeaseRequest {
     pub idem: Hash32,
     /// The members, in order of rank.
     pub members: Vec<MemberWant>,
+    /// So many members must have a place: those of the lowest ranks. The others get one if there is room at the grant.
+    pub min_members: u16,
     /// At least this many different nodes.
     pub min_nodes: u16,
+    /// What all its nodes have in common.
+    pub within: Within,
+    /// Only nodes in one of these regions; any if empty.
+    pub regions: Vec<String>,
     /// Highest ask accepted for any member, per hour. `None`: any.
     pub max_rate: Option<Rate>,
     /// Acceptable isolation classes, one bit each.
@@ -150,6 +232,18 @@ impl LeaseRequest {
         if usize::from(self.min_nodes) > members || self.min_nodes == 0 {
             return Err(("min_nodes", "min_nodes is 1 to the number of members"));
         }
+        if usize::from(self.min_members) > members || self.min_members == 0 {
+            return Err(("min_members", "min_members is 1 to the number of members"));
+        }
+        if self.min_nodes > self.min_members {
+            return Err(("min_nodes", "min_nodes is at most min_members: the other members may get no place"));
+        }
+        if self.within == Within::Node && self.min_nodes > 1 {
+            return Err(("within", "members within one node cannot be spread over min_nodes of them"));
+        }
+        if !sound_names(&self.regions) {
+            return Err(("regions", "regions are at most 16 different names of 1 to 64 bytes"));
+        }
         if self.duration_ms == 0 || self.duration_ms > MAX_DURATION_MS {
             return Err(("duration_ms", "duration_ms is 1 to 2592000000 (30 days)"));
         }
@@ -160,6 +254,9 @@ impl LeaseRequest {
             return Err(("classes", "at least one isolation class must be acceptable"));
         }
         for member in &self.members {
+            if !sound_names(&member.models) {
+                return Err(("models", "models are at most 16 different names of 1 to 64 bytes"));
+            }
             match &member.slice {
                 SliceWant::Share { compute_permille, mem_bytes } => {
                     if !(1..=crate::slice::WHOLE_PERMILLE).contains(compute_permille) {
@@ -177,6 +274,13 @@ impl LeaseRequest {
         }
         Ok(())
     }
+}
+
+fn sound_names(names: &[String]) -> bool {
+    let sound = |(at, name): (usize, &String)| {
+        !name.is_empty() && name.len() <= MAX_NAME && names.iter().take(at).all(|other| other != name)
+    };
+    names.len() <= MAX_NAMES && names.iter().enumerate().all(sound)
 }
 
 /// Where a lease stands. Every state but `ended` has a deadline.

@@ -155,6 +155,12 @@ pub struct NodeSpec {
     pub sandbox: Sandbox,
     /// Where it stands, as the owner states it; empty if not stated.
     pub region: String,
+    /// Which nodes of the region it stands close to, as the owner states it: one switch apart. Empty if not stated.
+    pub rack: String,
+    /// Disk that may be leased, in bytes.
+    pub disk_bytes: u64,
+    /// Network bandwidth that may be leased, in megabits a second.
+    pub net_mbps: u32,
 }
 
 impl NodeSpec {
@@ -162,6 +168,12 @@ impl NodeSpec {
     #[must_use]
     pub fn hash(&self) -> Hash32 {
         crate::commit::sha256_of(self)
+    }
+
+    /// What it has beside its GPUs.
+    #[must_use]
+    pub fn beside(&self) -> crate::lease::Beside {
+        [self.cpu_milli.into(), self.ram_bytes, self.disk_bytes, self.net_mbps.into()]
     }
 
     /// The set of isolation classes offered, one bit each.

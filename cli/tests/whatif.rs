@@ -33,12 +33,15 @@ fn made(home: &Path) -> [LeaseId; 2] {
     let mut leases = Vec::new();
     for (renter, hours, max_rate) in [(1_u8, 3, None), (2, 1, Some(Rate(TOKEN * 19 / 10)))] {
         world.run_until(START.plus((u64::from(renter) - 1) * HOUR));
-        let want = MemberWant { slice: SliceWant::Whole, model: None, node: None, cpu_milli: 500, ram_bytes: 1 << 30 };
+        let want = MemberWant { cpu_milli: 500, ram_bytes: 1 << 30, ..MemberWant::of(SliceWant::Whole) };
         let request = LeaseRequest {
             renter: account(renter.into()),
             idem: Hash32([renter; 32]),
             members: vec![want],
+            min_members: 1,
             min_nodes: 1,
+            within: selion_api::lease::Within::Pool,
+            regions: Vec::new(),
             max_rate,
             classes: 0b11_1111,
             duration_ms: 10 * HOUR,

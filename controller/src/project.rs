@@ -99,6 +99,10 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
     let node = state.nodes.get(&id)?;
     let reason = selion_market::fleet::blocked(state, node);
     let spec = node.spec.as_ref();
+    let [cpu, ram, disk, net] = node.held.values().fold([0; 4], |sum: Beside, held| {
+        core::array::from_fn(|at| sum.get(at).copied().unwrap_or(0) + held.beside.get(at).copied().unwrap_or(0))
+    });
+    let narrow = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
     Some(rest::NodeView {
         node: id,
         provider: node.provider.or(spec.map(|spec| spec.provider)).unwrap_or_default(),
@@ -111,10 +115,15 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         sandbox: spec.map(|spec| spec.sandbox),
         address: spec.map(|spec| spec.address.clone()).unwrap_or_default(),
         region: spec.map(|spec| spec.region.clone()).unwrap_or_default(),
+        rack: spec.map(|spec| spec.rack.clone()).unwrap_or_default(),
         cpu_milli: spec.map_or(0, |spec| spec.cpu_milli),
-        cpu_milli_used: node.held.values().map(|held| held.cpu_milli).sum(),
+        cpu_milli_used: narrow(cpu),
         ram_bytes: spec.map_or(0, |spec| spec.ram_bytes),
-        ram_bytes_used: node.held.values().map(|held| held.ram_bytes).sum(),
+        ram_bytes_used: ram,
+        disk_bytes: spec.map_or(0, |spec| spec.disk_bytes),
+        disk_bytes_used: disk,
+        net_mbps: spec.map_or(0, |spec| spec.net_mbps),
+        net_mbps_used: narrow(net),
         gpus: spec.map(|spec| spec.gpus.iter().map(|gpu| gpu_view(node, gpu)).collect()).unwrap_or_default(),
     })
 }

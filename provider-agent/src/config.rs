@@ -35,6 +35,12 @@ pub struct Config {
     pub ram_bytes: Option<u64>,
     /// Where the machine stands, as the owner states it.
     pub region: String,
+    /// Which machines of the region it stands close to, as the owner states it: one switch apart.
+    pub rack: String,
+    /// Disk on offer in bytes. It is counted, not enforced; 0 offers none.
+    pub disk_bytes: u64,
+    /// Network bandwidth on offer in megabits a second. It is counted, not enforced; 0 offers none.
+    pub net_mbps: u32,
     /// Milliseconds between readings of a running member's meter.
     pub meter_ms: u64,
     /// Milliseconds a stopped command may take before it is killed.
@@ -63,6 +69,9 @@ impl Default for Config {
             cpu_milli: None,
             ram_bytes: None,
             region: String::new(),
+            rack: String::new(),
+            disk_bytes: 0,
+            net_mbps: 0,
             meter_ms: 10_000,
             stop_grace_ms: 3_000,
             sandbox_helper: None,

@@ -22,6 +22,9 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
         ports: config.ports,
         sandbox,
         region: config.region.clone(),
+        rack: config.rack.clone(),
+        disk_bytes: config.disk_bytes,
+        net_mbps: config.net_mbps,
     }
 }
 

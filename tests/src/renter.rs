@@ -94,8 +94,11 @@ impl Renter {
 #[must_use]
 pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
     NewLease {
-        members: vec![MemberWant { slice, model: None, node: None, cpu_milli: 50, ram_bytes: 32 << 20 }],
+        members: vec![MemberWant { cpu_milli: 50, ram_bytes: 32 << 20, ..MemberWant::of(slice) }],
+        min_members: None,
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: None,
         classes: IsolationClass::ALL.to_vec(),
         duration_ms: 60_000,

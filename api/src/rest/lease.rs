@@ -8,7 +8,7 @@ use crate::agent::{LogSource, Peer};
 use crate::blocking::Blocking;
 use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
-use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority};
+use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
 use crate::reason::{Party, Reason};
 use crate::slice::{IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
@@ -29,9 +29,19 @@ pub struct DatasetMount {
 pub struct NewLease {
     /// The members, in order of rank. One is a plain lease, more are a gang: all or nothing.
     pub members: Vec<MemberWant>,
+    /// So many members must have a place, those of the lowest ranks; the others get one if there is room at the grant.
+    /// All if absent.
+    #[serde(default)]
+    pub min_members: Option<u16>,
     /// At least this many different nodes.
     #[serde(default = "one")]
     pub min_nodes: u16,
+    /// What all its nodes have in common.
+    #[serde(default)]
+    pub within: Within,
+    /// Only nodes in one of these regions; any if empty.
+    #[serde(default)]
+    pub regions: Vec<String>,
     /// Highest ask accepted for any member, token base units per hour.
     #[serde(default)]
     pub max_rate: Option<Rate>,
@@ -93,7 +103,10 @@ impl NewLease {
             renter,
             idem: crate::commit::sha256_of(&(renter, idempotency_key)),
             members: self.members.clone(),
+            min_members: self.min_members.unwrap_or(u16::try_from(self.members.len()).unwrap_or(u16::MAX)),
             min_nodes: self.min_nodes,
+            within: self.within,
+            regions: self.regions.clone(),
             max_rate: self.max_rate,
             classes: self.classes.iter().fold(0, |set, class| set | class.bit()),
             duration_ms: self.duration_ms,

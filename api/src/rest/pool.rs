@@ -114,6 +114,8 @@ pub struct NodeView {
     pub address: String,
     /// Region as stated.
     pub region: String,
+    /// Rack as stated.
+    pub rack: String,
     /// CPU in all and leased, thousandths of a core.
     pub cpu_milli: u32,
     /// CPU leased.
@@ -122,6 +124,14 @@ pub struct NodeView {
     pub ram_bytes: u64,
     /// Memory leased.
     pub ram_bytes_used: u64,
+    /// Disk in all, bytes.
+    pub disk_bytes: u64,
+    /// Disk leased.
+    pub disk_bytes_used: u64,
+    /// Network bandwidth in all, megabits a second.
+    pub net_mbps: u32,
+    /// Network bandwidth leased.
+    pub net_mbps_used: u32,
     /// GPUs.
     pub gpus: Vec<GpuView>,
 }
@@ -147,7 +157,7 @@ pub struct ShareView {
     /// Largest of its parts of any resource, divided by its weight, in millionths. Past use counts, where the pool
     /// has a half-life for it.
     pub dominant_share_ppm: u64,
-    /// The resource of which it holds the largest part: `gpu_work`, `gpu_memory`, `cpu` or `ram`.
+    /// The resource of which it holds the largest part: `gpu_work`, `gpu_memory`, `cpu`, `ram`, `disk` or `net`.
     pub dominant_resource: String,
     /// Leases that hold slots.
     pub live: u64,

@@ -147,7 +147,7 @@ pub(crate) fn tell(lease: &Lease) -> String {
 
 /// A member on a GPU of that model, with little beside it.
 pub(crate) fn member(slice: SliceWant, model: &str) -> MemberWant {
-    MemberWant { slice, model: Some(model.to_owned()), node: None, cpu_milli: 100, ram_bytes: 64 << 20 }
+    MemberWant { models: vec![model.to_owned()], cpu_milli: 100, ram_bytes: 64 << 20, ..MemberWant::of(slice) }
 }
 
 /// A MIG instance.
@@ -165,7 +165,10 @@ pub(crate) fn share(compute_permille: u16, gib: u64) -> SliceWant {
 pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLease {
     NewLease {
         members,
+        min_members: None,
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: None,
         classes: vec![IsolationClass::Simulated],
         duration_ms: DURATION_MS,

@@ -54,6 +54,15 @@ pub struct Args {
     /// Where the machine stands
     #[arg(long, value_name = "TEXT")]
     region: Option<String>,
+    /// Which machines of the region it stands close to: one switch apart
+    #[arg(long, value_name = "TEXT")]
+    rack: Option<String>,
+    /// Disk to lease beside slices, e.g. 500GiB; counted, not enforced [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = unit::memory)]
+    disk: Option<u64>,
+    /// Network bandwidth to lease beside slices, in megabits a second; counted, not enforced [default: none]
+    #[arg(long, value_name = "MBPS")]
+    net: Option<u32>,
     /// Tokens per hour for the work of one A100 80GB; other GPUs cost in proportion [default: 1.00]
     #[arg(long, value_name = "RATE", value_parser = unit::rate)]
     price: Option<selion_api::Rate>,
@@ -82,6 +91,9 @@ impl Args {
             .set("address", self.address)
             .set("port_base", self.port_base)
             .set("region", self.region)
+            .set("rack", self.rack)
+            .set("disk_bytes", self.disk)
+            .set("net_mbps", self.net)
             .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
             .set("stake", self.stake.map(|stake| stake.0))
             .set("dev_fund", self.dev_fund.then_some(true));

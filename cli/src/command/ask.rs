@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::lease::{OnNodeLoss, Priority, default_cpu_milli, default_ram_bytes};
+use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
 use selion_api::rest::{DatasetMount, Lease, NewLease};
 use selion_api::slice::SliceWant;
-use selion_api::{IsolationClass, MemberWant, NodeId, Rate};
+use selion_api::{GpuId, IsolationClass, MemberWant, NodeId, Rate};
 
 use crate::failure::Done;
 use crate::session::Session;
@@ -21,15 +21,27 @@ pub struct Ask {
     /// How many such slices, all or nothing: more than one is a gang
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub count: u16,
+    /// So many of them will do if there is no room for all [default: all]
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub min_count: Option<u16>,
     /// Spread a gang over at least so many nodes
     #[arg(long, value_name = "M", default_value_t = 1)]
     pub min_nodes: u16,
-    /// Only GPUs of this model, e.g. "H100 80GB"
-    #[arg(long)]
-    pub model: Option<String>,
+    /// Keep a gang together: what its nodes have in common
+    #[arg(long, value_name = "WHAT", default_value = "pool")]
+    pub within: Domain,
+    /// Only GPUs of this model, e.g. "H100 80GB"; may be repeated: any of them
+    #[arg(long = "model", value_name = "MODEL")]
+    pub models: Vec<String>,
+    /// Only nodes in this region; may be repeated: any of them
+    #[arg(long = "region", value_name = "REGION")]
+    pub regions: Vec<String>,
     /// Only this node
     #[arg(long, value_name = "NODE")]
     pub node: Option<NodeId>,
+    /// Only this GPU
+    #[arg(long, value_name = "GPU")]
+    pub gpu: Option<GpuId>,
     /// Accepted isolation class: mig, capped, mps, shared, whole, simulated; may be repeated [default: all]
     #[arg(long = "class", value_name = "CLASS", value_parser = class)]
     pub classes: Vec<IsolationClass>,
@@ -48,6 +60,12 @@ pub struct Ask {
     /// Memory beside each slice, e.g. 4GiB
     #[arg(long, value_name = "MEMORY", value_parser = unit::memory)]
     pub ram: Option<u64>,
+    /// Disk beside each slice, e.g. 100GiB [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = unit::memory)]
+    pub disk: Option<u64>,
+    /// Network bandwidth beside each slice, in megabits a second [default: none]
+    #[arg(long, value_name = "MBPS")]
+    pub net: Option<u32>,
     /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
     #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
     pub datasets: Vec<DatasetMount>,
@@ -72,6 +90,19 @@ pub enum NodeLoss {
     End,
     /// The whole lease waits again, first in line.
     Requeue,
+}
+
+/// What the nodes of a lease have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Domain {
+    /// Nothing.
+    Pool,
+    /// The region.
+    Region,
+    /// The rack.
+    Rack,
+    /// The node: it is one.
+    Node,
 }
 
 /// Class of priority.
@@ -118,16 +149,27 @@ impl Ask {
     /// The request, not signed yet.
     pub fn request(self) -> NewLease {
         let member = MemberWant {
-            slice: self.slice,
-            model: self.model,
+            models: self.models,
             node: self.node,
+            gpu: self.gpu,
             cpu_milli: self.cpu.unwrap_or_else(default_cpu_milli),
             ram_bytes: self.ram.unwrap_or_else(default_ram_bytes),
+            disk_bytes: self.disk.unwrap_or(0),
+            net_mbps: self.net.unwrap_or(0),
+            ..MemberWant::of(self.slice)
         };
         let classes = if self.classes.is_empty() { IsolationClass::ALL.to_vec() } else { self.classes };
         NewLease {
             members: vec![member; usize::from(self.count)],
+            min_members: self.min_count,
             min_nodes: self.min_nodes,
+            within: match self.within {
+                Domain::Pool => Within::Pool,
+                Domain::Region => Within::Region,
+                Domain::Rack => Within::Rack,
+                Domain::Node => Within::Node,
+            },
+            regions: self.regions,
             max_rate: self.max_rate,
             classes,
             duration_ms: self.duration,

@@ -79,7 +79,7 @@ fn detail(out: Output, node: &NodeView) -> String {
     let why = node.reason.map(|reason| format!(": {}", reason.text())).unwrap_or_default();
     let paused = if node.paused { ", paused by its owner" } else { "" };
     let mut text = format!(
-        "node {} of {}\n{}{why}\n{link} since {}{paused}\n{} of {} cores and {} of {} leased\n",
+        "node {} of {}\n{}{why}\n{link} since {}{paused}\n{} of {} cores, {} of {} memory, {} of {} disk and {} of {} Mbit/s leased\n",
         node.node,
         node.provider,
         standing(node),
@@ -88,6 +88,10 @@ fn detail(out: Output, node: &NodeView) -> String {
         show_cores(node.cpu_milli),
         show_size(node.ram_bytes_used),
         show_size(node.ram_bytes),
+        show_size(node.disk_bytes_used),
+        show_size(node.disk_bytes),
+        node.net_mbps_used,
+        node.net_mbps,
     );
     for gpu in &node.gpus {
         let simulated = if gpu.spec.simulated { ", simulated" } else { "" };

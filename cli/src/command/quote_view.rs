@@ -74,11 +74,16 @@ fn constraint(constraint: Constraint) -> &'static str {
     match constraint {
         Constraint::MaxRate => "its price limit (--max-rate)",
         Constraint::Classes => "its isolation classes (--class)",
-        Constraint::Model => "the model (--model)",
+        Constraint::Models => "the models (--model)",
         Constraint::Node => "the node it is pinned to (--node)",
+        Constraint::Gpu => "the GPU it is pinned to (--gpu)",
+        Constraint::Regions => "the regions (--region)",
+        Constraint::Within => "that its nodes belong together (--within)",
         Constraint::MinNodes => "the number of nodes (--min-nodes)",
         Constraint::Cpu => "its CPU (--cpu)",
         Constraint::Ram => "its memory (--ram)",
+        Constraint::Disk => "its disk (--disk)",
+        Constraint::Net => "its network bandwidth (--net)",
         Constraint::Slice => "the slice (--slice)",
         Constraint::Room => "what other leases hold or have booked",
     }
@@ -93,7 +98,7 @@ mod tests {
         let both = Blocking { now: true, constraints: vec![Constraint::MaxRate, Constraint::Room] };
         let text = blocking(&both);
         assert!(text.contains("--max-rate") && text.contains("other leases") && text.contains("fit now"), "{text}");
-        let never = blocking(&Blocking { now: false, constraints: vec![Constraint::Model] });
+        let never = blocking(&Blocking { now: false, constraints: vec![Constraint::Models] });
         assert!(never.contains("--model") && never.contains("nowhere"), "{never}");
         let free = blocking(&Blocking { now: true, constraints: Vec::new() });
         assert!(free.contains("something else"), "{free}");

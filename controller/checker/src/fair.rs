@@ -3,12 +3,12 @@
 //! It decides for pools whose accounts stand side by side; between accounts of a tree with groups, or where past use
 //! counts, only leases of one account are compared.
 //!
-//! Plain weighted dominant resource fairness: of GPU work, GPU memory, CPU and RAM the largest part of the fleet that
+//! Plain weighted dominant resource fairness: of GPU work, GPU memory, and what stands beside GPUs, the largest part of the fleet that
 //! a renter holds, divided by his weight, in 2^-40.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use selion_api::lease::LeaseState;
+use selion_api::lease::{Beside, LeaseState};
 use selion_api::{Account, GpuSpec, LeaseId, Slot, TimeMs};
 use selion_market::Policy;
 
@@ -21,7 +21,7 @@ const FORGOTTEN_MS: u64 = 86_400_000;
 /// Parts are rounded down once; what lies closer than this is not told apart.
 const ROUNDING: u128 = 1;
 
-type Bundle = [u128; 4];
+type Bundle = [u128; 6];
 
 /// Who holds how much, at one moment.
 pub(crate) struct Shares {
@@ -52,9 +52,14 @@ fn add(to: &mut Bundle, more: Bundle) {
 }
 
 /// What a slot and what stands beside it take.
-pub(crate) fn bundle(gpu: Option<&GpuSpec>, slot: &Slot, cpu_milli: u32, ram_bytes: u64) -> Bundle {
+pub(crate) fn bundle(gpu: Option<&GpuSpec>, slot: &Slot, beside: Beside) -> Bundle {
     let (work, memory) = gpu.map_or((0, 0), |gpu| fit::takes(gpu, slot));
-    [work, memory, cpu_milli.into(), ram_bytes.into()]
+    with([work, memory], beside)
+}
+
+fn with([work, memory]: [u128; 2], beside: Beside) -> Bundle {
+    let [cpu, ram, disk, net] = beside.map(u128::from);
+    [work, memory, cpu, ram, disk, net]
 }
 
 impl Shares {
@@ -63,17 +68,18 @@ impl Shares {
         let plain = policy.groups.is_empty()
             && policy.half_life_ms == 0
             && policy.accounts.iter().all(|seat| seat.group.is_empty());
-        let mut shares = Self { totals: [0; 4], used: BTreeMap::new(), weights, plain, unclear: BTreeSet::new() };
+        let mut shares =
+            Self { totals: Bundle::default(), used: BTreeMap::new(), weights, plain, unclear: BTreeSet::new() };
         for machine in fleet.machines.values() {
             if let Some(spec) = machine.spec.as_ref().filter(|_| machine.owner.is_some()) {
                 for gpu in &spec.gpus {
-                    add(&mut shares.totals, bundle(Some(gpu), &Slot::Whole, 0, 0));
+                    add(&mut shares.totals, bundle(Some(gpu), &Slot::Whole, Beside::default()));
                 }
-                add(&mut shares.totals, [0, 0, spec.cpu_milli.into(), spec.ram_bytes.into()]);
+                add(&mut shares.totals, with([0, 0], spec.beside()));
             }
             for taken in &machine.taken {
                 let gpu = machine.spec.iter().flat_map(|spec| &spec.gpus).find(|gpu| gpu.gpu == taken.gpu);
-                shares.take(taken.renter, bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
+                shares.take(taken.renter, bundle(gpu, &taken.slot, taken.beside));
                 let forgotten = leases
                     .get(&taken.run.0)
                     .is_none_or(|lease| lease.state == LeaseState::Ended && now.since(lease.since) >= FORGOTTEN_MS);

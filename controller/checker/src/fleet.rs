@@ -4,6 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::chain::ChainEvent;
+use selion_api::lease::Beside;
 use selion_api::slice::Sandbox;
 use selion_api::{
     Account, Amount, GpuId, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, Slot,
@@ -31,8 +32,7 @@ pub(crate) struct Taken {
     pub renter: Account,
     pub gpu: GpuId,
     pub slot: Slot,
-    pub cpu_milli: u32,
-    pub ram_bytes: u64,
+    pub beside: Beside,
     /// First port and number of ports of the node when it was granted.
     pub ports: (u16, u16),
 }
@@ -169,7 +169,9 @@ impl Fleet {
         let gpu = spec.gpus.iter().find(|gpu| gpu.gpu == place.gpu).ok_or_else(|| missing(Rule::Slot))?;
         let Guest { request, want, .. } = guest;
         holds(Rule::Pinned, want.node.is_none_or(|only| only == place.node))?;
-        holds(Rule::Pinned, want.model.as_ref().is_none_or(|model| *model == gpu.model))?;
+        holds(Rule::Pinned, want.gpu.is_none_or(|only| only == place.gpu))?;
+        holds(Rule::Pinned, want.models.is_empty() || want.models.contains(&gpu.model))?;
+        holds(Rule::Pinned, request.regions.is_empty() || request.regions.contains(&spec.region))?;
         holds(Rule::Slot, fit::answers(&want.slice, place.slot))?;
         let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
         holds(Rule::Class, request.classes & class.bit() != 0)?;
@@ -177,10 +179,11 @@ impl Fleet {
         within(Rule::MaxRate, rate.0, request.max_rate.map_or(u64::MAX, |max| max.0))?;
 
         let others = || machine.taken.iter().filter(|taken| !without.contains(&taken.run.0));
-        let cpu: u128 = others().map(|taken| u128::from(taken.cpu_milli)).sum();
-        let ram: u128 = others().map(|taken| u128::from(taken.ram_bytes)).sum();
-        within(Rule::Cpu, cpu + u128::from(want.cpu_milli), spec.cpu_milli)?;
-        within(Rule::Ram, ram + u128::from(want.ram_bytes), spec.ram_bytes)?;
+        let rules = [Rule::Cpu, Rule::Ram, Rule::Disk, Rule::Net];
+        for (at, (rule, has)) in rules.into_iter().zip(spec.beside()).enumerate() {
+            let of = |beside: Beside| u128::from(beside.get(at).copied().unwrap_or(u64::MAX));
+            within(rule, others().map(|taken| of(taken.beside)).sum::<u128>() + of(want.beside()), has)?;
+        }
         // Ports are not published. Those that were given out of the same range are different ones.
         let range = (spec.port_base, spec.ports);
         let usable = u32::from(spec.ports).min(65_536 - u32::from(spec.port_base));

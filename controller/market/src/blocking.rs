@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use selion_api::blocking::{Blocking, Constraint};
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Within};
 use selion_api::slice::IsolationClass;
 use selion_api::{LeaseId, LeaseRequest};
 
@@ -22,14 +22,19 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 9] = [
+const ORDER: [Constraint; 14] = [
     Constraint::Room,
     Constraint::Slice,
+    Constraint::Net,
+    Constraint::Disk,
     Constraint::Ram,
     Constraint::Cpu,
+    Constraint::Within,
     Constraint::MinNodes,
+    Constraint::Gpu,
     Constraint::Node,
-    Constraint::Model,
+    Constraint::Regions,
+    Constraint::Models,
     Constraint::Classes,
     Constraint::MaxRate,
 ];
@@ -39,7 +44,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 14 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 19 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -100,11 +105,16 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
     match one {
         Constraint::MaxRate => request.max_rate.is_some(),
         Constraint::Classes => request.classes != all_classes(),
-        Constraint::Model => any(|want| want.model.is_some()),
+        Constraint::Models => any(|want| !want.models.is_empty()),
+        Constraint::Regions => !request.regions.is_empty(),
         Constraint::Node => any(|want| want.node.is_some()),
+        Constraint::Gpu => any(|want| want.gpu.is_some()),
+        Constraint::Within => request.within != Within::Pool,
         Constraint::MinNodes => request.min_nodes > 1,
         Constraint::Cpu => any(|want| want.cpu_milli > 0),
         Constraint::Ram => any(|want| want.ram_bytes > 0),
+        Constraint::Disk => any(|want| want.disk_bytes > 0),
+        Constraint::Net => any(|want| want.net_mbps > 0),
         Constraint::Slice | Constraint::Room => true,
     }
 }
@@ -118,10 +128,15 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::Classes => relaxed.classes = all_classes(),
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::Slice | Constraint::Room => {}
-            Constraint::Model => relaxed.members.iter_mut().for_each(|want| want.model = None),
+            Constraint::Within => relaxed.within = Within::Pool,
+            Constraint::Regions => relaxed.regions.clear(),
+            Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
+            Constraint::Gpu => relaxed.members.iter_mut().for_each(|want| want.gpu = None),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),
             Constraint::Ram => relaxed.members.iter_mut().for_each(|want| want.ram_bytes = 0),
+            Constraint::Disk => relaxed.members.iter_mut().for_each(|want| want.disk_bytes = 0),
+            Constraint::Net => relaxed.members.iter_mut().for_each(|want| want.net_mbps = 0),
         }
     }
     relaxed

@@ -161,8 +161,7 @@ pub(crate) fn taken(request: &LeaseRequest, attempt: u32, places: &[Placed]) -> 
             attempt,
             gpu: placed.gpu,
             slot: placed.slot.clone(),
-            cpu_milli: want.cpu_milli,
-            ram_bytes: want.ram_bytes,
+            beside: want.beside(),
             port: placed.port,
         };
         Some((placed.node, held))

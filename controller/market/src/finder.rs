@@ -180,7 +180,7 @@ impl Finder {
 }
 
 fn bytes(request: &LeaseRequest, want: &MemberWant) -> Vec<u8> {
-    selion_api::commit::canonical(&(want, request.max_rate, request.classes))
+    selion_api::commit::canonical(&(want, request.max_rate, request.classes, &request.regions))
 }
 
 impl State {

@@ -44,6 +44,9 @@ fn node(id: u8, rate: u64) -> Node {
         ports: 9,
         sandbox: Sandbox::Bubblewrap,
         region: String::new(),
+        rack: String::new(),
+        disk_bytes: 0,
+        net_mbps: 0,
     };
     Node {
         provider: Some(spec.provider),
@@ -75,12 +78,16 @@ fn pool() -> State {
 }
 
 fn request(want: SliceWant, max_rate: Option<u64>, model: Option<&str>) -> LeaseRequest {
-    let member = MemberWant { slice: want, model: model.map(Into::into), node: None, cpu_milli: 500, ram_bytes: 1 };
+    let member =
+        MemberWant { models: model.into_iter().map(Into::into).collect(), ram_bytes: 1, ..MemberWant::of(want) };
     LeaseRequest {
         renter: RENTER,
         idem: Hash32::ZERO,
         members: vec![member],
+        min_members: 1,
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: max_rate.map(Rate),
         classes: 0b11_1111,
         duration_ms: 1,
@@ -168,8 +175,7 @@ proptest! {
                             attempt: 1,
                             gpu: placed.gpu,
                             slot: placed.slot,
-                            cpu_milli: 500,
-                            ram_bytes: 1,
+                            beside: [500, 1, 0, 0],
                             port: placed.port,
                         };
                         state.hold(placed.node, id, 0, held);

@@ -39,6 +39,7 @@ pub fn sound(spec: &NodeSpec) -> bool {
         && ids.len() <= MAX_GPUS
         && spec.address.len() <= 255
         && spec.region.len() <= 255
+        && spec.rack.len() <= 255
         && spec.gpus.iter().all(sound_gpu)
 }
 

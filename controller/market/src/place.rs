@@ -2,9 +2,10 @@
 //! This scan over all nodes is the reference: any index must return the same placement.
 
 use alloc::collections::BTreeSet;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use selion_api::lease::NearestMiss;
+use selion_api::lease::{Beside, NearestMiss};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
@@ -110,12 +111,19 @@ pub(crate) struct Scan {
 
 /// What is taken on a machine beside its GPUs.
 struct Machine<'a> {
-    cpu_milli: u64,
-    ram_bytes: u64,
+    beside: Beside,
     ports: BTreeSet<u16>,
     slots: Vec<(GpuId, &'a Slot)>,
     /// The lease's own earlier run still holds this rank here.
     barred: bool,
+}
+
+impl Machine<'_> {
+    fn take(&mut self, more: Beside) {
+        for (taken, more) in self.beside.iter_mut().zip(more) {
+            *taken = taken.saturating_add(more);
+        }
+    }
 }
 
 impl<'a> World<'a> {
@@ -137,25 +145,22 @@ impl<'a> World<'a> {
 
     fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
         let mut machine =
-            Machine { cpu_milli: 0, ram_bytes: 0, ports: BTreeSet::new(), slots: Vec::new(), barred: false };
+            Machine { beside: Beside::default(), ports: BTreeSet::new(), slots: Vec::new(), barred: false };
         let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
         for ((lease, member), held) in held {
-            machine.cpu_milli = machine.cpu_milli.saturating_add(held.cpu_milli.into());
-            machine.ram_bytes = machine.ram_bytes.saturating_add(held.ram_bytes);
+            machine.take(held.beside);
             machine.ports.insert(held.port);
             machine.slots.push((held.gpu, &held.slot));
             machine.barred |= self.lease == Some(*lease) && *member == rank;
         }
         for (_, held) in self.also.iter().filter(|(node, _)| *node == id) {
-            machine.cpu_milli = machine.cpu_milli.saturating_add(held.cpu_milli.into());
-            machine.ram_bytes = machine.ram_bytes.saturating_add(held.ram_bytes);
+            machine.take(held.beside);
             machine.ports.insert(held.port);
             machine.slots.push((held.gpu, &held.slot));
         }
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             if let Some(want) = self.request.members.get(usize::from(placed.rank)) {
-                machine.cpu_milli = machine.cpu_milli.saturating_add(want.cpu_milli.into());
-                machine.ram_bytes = machine.ram_bytes.saturating_add(want.ram_bytes);
+                machine.take(want.beside());
             }
             machine.ports.insert(placed.port);
             machine.slots.push((placed.gpu, &placed.slot));
@@ -229,9 +234,12 @@ impl<'a> World<'a> {
             let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
             return tell(None, Err(miss(Stage::Unknown, reason, 0, 0)));
         };
+        if !any_or(&self.request.regions, &spec.region) {
+            return;
+        }
         let machine = self.machine(id, node, rank);
         for (gpu_rank, gpu) in spec.gpus.iter().enumerate() {
-            if want.model.as_ref().is_some_and(|model| *model != gpu.model) {
+            if want.gpu.is_some_and(|only| only != gpu.gpu) || !any_or(&want.models, &gpu.model) {
                 continue;
             }
             let judge = |want: &MemberWant| self.judge(id, node, spec, &machine, (gpu_rank, gpu), (rank, want));
@@ -268,11 +276,8 @@ impl<'a> World<'a> {
             let (need, have) = (self.request.classes.into(), class.bit().into());
             return Err(miss(Stage::Class, none, need, have));
         }
-        for (need, have) in [
-            (u64::from(want.cpu_milli), u64::from(spec.cpu_milli)),
-            (want.ram_bytes, spec.ram_bytes),
-            (1, u64::from(spec.ports)),
-        ] {
+        let all = spec.beside();
+        for (need, have) in want.beside().into_iter().zip(all).chain([(1, u64::from(spec.ports))]) {
             if need > have {
                 return Err(miss(Stage::Machine, none, need, have));
             }
@@ -285,10 +290,7 @@ impl<'a> World<'a> {
             return Err(miss(Stage::Price, Reason::PriceAboveMax, ask.0, max.0));
         }
         let full = |need: u64, have: u64| miss(Stage::Room, Reason::PoolFull, need, have);
-        for (need, all, taken) in [
-            (u64::from(want.cpu_milli), u64::from(spec.cpu_milli), machine.cpu_milli),
-            (want.ram_bytes, spec.ram_bytes, machine.ram_bytes),
-        ] {
+        for ((need, all), taken) in want.beside().into_iter().zip(all).zip(machine.beside) {
             let have = all.saturating_sub(taken);
             if need > have {
                 return Err(full(need, have));
@@ -337,6 +339,11 @@ pub(crate) fn stopping(state: &State, lease: LeaseId, held: &Held) -> bool {
     state.leases.get(&lease).is_none_or(|lease| {
         lease.attempt != held.attempt || !matches!(lease.state, Held | Preparing | Starting | Active)
     })
+}
+
+/// True if nothing is named, or this is.
+fn any_or(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|named| named == name)
 }
 
 fn free_port(spec: &NodeSpec, taken: &BTreeSet<u16>) -> Option<u16> {

@@ -18,8 +18,6 @@ use crate::tally::Bundle;
 
 /// A repeat of a request is answered with the first answer for this long: a day in milliseconds.
 pub const REPEAT_MS: u64 = 24 * selion_api::unit::MS_PER_HOUR;
-/// Longest model name that a request may ask for.
-const MAX_MODEL: usize = 64;
 
 impl Step<'_> {
     /// A renter asks for a lease. The same request again gets the first answer again.
@@ -53,8 +51,7 @@ impl Step<'_> {
     /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now. Tells what
     /// it takes.
     fn consider(&mut self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
-        let long_model = |model: &alloc::string::String| model.len() > MAX_MODEL;
-        if request.check().is_err() || request.members.iter().any(|want| want.model.as_ref().is_some_and(long_model)) {
+        if request.check().is_err() {
             return Err(Refusal::plain(Reason::BadRequest));
         }
         if self.state.chain_broken {

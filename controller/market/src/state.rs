@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::agent::{Fence, Phase};
 use selion_api::chain::ComponentKind;
-use selion_api::lease::{LeaseRequest, LeaseState, NearestMiss, Priority, Refusal};
+use selion_api::lease::{Beside, LeaseRequest, LeaseState, NearestMiss, Priority, Refusal};
 use selion_api::slice::{IsolationClass, NodeSpec};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Reason, Slot, TimeMs};
 
@@ -154,10 +154,8 @@ pub struct Held {
     pub gpu: GpuId,
     /// Place on it.
     pub slot: Slot,
-    /// CPU in thousandths of a core.
-    pub cpu_milli: u32,
-    /// Memory in bytes.
-    pub ram_bytes: u64,
+    /// What it takes beside the GPU.
+    pub beside: Beside,
     /// Port given to the member.
     pub port: u16,
 }

@@ -6,6 +6,7 @@
 use alloc::collections::BTreeMap;
 
 use borsh::{BorshDeserialize, BorshSerialize};
+use selion_api::lease::Beside;
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, NodeId, Slot, TimeMs};
 
 use crate::fair;
@@ -14,12 +15,13 @@ use crate::place::Placed;
 use crate::state::{Held, Node, State};
 
 /// Resources that count in shares. GPU work is that of the model times the part of the GPU that is taken.
-pub const RESOURCES: [&str; KINDS] = ["gpu_work", "gpu_memory", "cpu", "ram"];
+pub const RESOURCES: [&str; KINDS] = ["gpu_work", "gpu_memory", "cpu", "ram", "disk", "net"];
 
 /// How many resources there are.
-pub const KINDS: usize = 4;
+pub const KINDS: usize = 6;
 
-/// An amount of each of [`RESOURCES`]: GPU work in millionths of an A100 80GB, bytes, thousandths of a core, bytes.
+/// An amount of each of [`RESOURCES`]: GPU work in millionths of an A100 80GB, bytes, then
+/// [`BESIDE`](selion_api::lease::BESIDE).
 pub type Bundle = [u128; KINDS];
 
 /// Sums over the fleet.
@@ -123,7 +125,7 @@ impl State {
         for place in places {
             let want = request.members.get(usize::from(place.rank));
             if let (Some(node), Some(want)) = (self.nodes.get(&place.node), want) {
-                add(&mut sum, &piece(node, place.gpu, &place.slot, want.cpu_milli, want.ram_bytes));
+                add(&mut sum, &piece(node, place.gpu, &place.slot, want.beside()));
             }
         }
         sum
@@ -182,25 +184,29 @@ fn capacity(node: &Node) -> Bundle {
     let mut sum = Bundle::default();
     if let Some(spec) = node.spec.as_ref().filter(|_| node.provider.is_some()) {
         for gpu in &spec.gpus {
-            add(&mut sum, &piece(node, gpu.gpu, &Slot::Whole, 0, 0));
+            add(&mut sum, &piece(node, gpu.gpu, &Slot::Whole, Beside::default()));
         }
-        add(&mut sum, &[0, 0, spec.cpu_milli.into(), spec.ram_bytes.into()]);
+        add(&mut sum, &bundle([0, 0], spec.beside()));
     }
     sum
 }
 
 fn piece_of(node: &Node, held: &Held) -> Bundle {
-    piece(node, held.gpu, &held.slot, held.cpu_milli, held.ram_bytes)
+    piece(node, held.gpu, &held.slot, held.beside)
 }
 
 /// What a slot and what stands beside it take of each resource.
-fn piece(node: &Node, gpu: GpuId, slot: &Slot, cpu_milli: u32, ram_bytes: u64) -> Bundle {
+fn piece(node: &Node, gpu: GpuId, slot: &Slot, beside: Beside) -> Bundle {
     let spec = node.spec.as_ref().and_then(|spec| spec.gpus.iter().find(|spec| spec.gpu == gpu));
     let (work, mem) = spec.map_or((0, 0), |spec| {
         let (permille, mem) = fleet::part_of(spec, slot);
         (u128::from(spec.work_milli) * u128::from(permille), u128::from(mem))
     });
-    [work, mem, cpu_milli.into(), ram_bytes.into()]
+    bundle([work, mem], beside)
+}
+
+fn bundle([work, mem]: [u128; 2], [cpu, ram, disk, net]: Beside) -> Bundle {
+    [work, mem, cpu.into(), ram.into(), disk.into(), net.into()]
 }
 
 pub(crate) fn add(to: &mut Bundle, more: &Bundle) {

@@ -70,6 +70,7 @@ fn bare_assignments(state: &State, node: NodeId) -> Vec<Assignment> {
 fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment> {
     let lease = state.leases.get(&want.lease)?;
     let held = state.nodes.get(&node)?.held.get(&(want.lease, want.member))?;
+    let [cpu_milli, ram_bytes, ..] = held.beside;
     Some(Assignment {
         lease: want.lease,
         attempt: want.attempt,
@@ -77,8 +78,8 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         phase: want.phase,
         gpu: held.gpu,
         slot: held.slot.clone(),
-        cpu_milli: held.cpu_milli,
-        ram_bytes: held.ram_bytes,
+        cpu_milli: u32::try_from(cpu_milli).unwrap_or(u32::MAX),
+        ram_bytes,
         port: held.port,
         peers: peers(state, want.lease),
         work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new() },

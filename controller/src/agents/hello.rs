@@ -72,7 +72,7 @@ fn check_sizes(spec: &NodeSpec) -> Result<(), Refused> {
     if ids.len() != spec.gpus.len() {
         return too("one GPU twice");
     }
-    let texts = [&spec.address, &spec.region].into_iter().chain(spec.gpus.iter().map(|gpu| &gpu.model));
+    let texts = [&spec.address, &spec.region, &spec.rack].into_iter().chain(spec.gpus.iter().map(|gpu| &gpu.model));
     if texts.into_iter().any(|text| text.len() > MAX_TEXT) {
         return too("a text longer than 256 bytes");
     }

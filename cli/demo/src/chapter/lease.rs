@@ -29,14 +29,7 @@ pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> 
     let own = !stage.options.command.is_empty();
     let command = if own { stage.options.command.clone() } else { hash_everything() };
     let patience = if own { OWN_COMMAND } else { PATIENCE };
-    let member = selion_api::MemberWant {
-        slice: mig(PROFILE),
-        model: None,
-        node: None,
-        cpu_milli: selion_api::lease::default_cpu_milli(),
-        ram_bytes: selion_api::lease::default_ram_bytes(),
-    };
-    let mut wanted = request(vec![member], command);
+    let mut wanted = request(vec![selion_api::MemberWant::of(mig(PROFILE))], command);
     if own {
         // Who brings a program may have a real GPU for it.
         wanted.classes = IsolationClass::ALL.to_vec();

@@ -120,12 +120,15 @@ impl Book {
     fn request(&mut self, renter: u8) -> LeaseId {
         self.requests += 1;
         let signer = key(renter);
-        let member = MemberWant { slice: SliceWant::Whole, model: None, node: None, cpu_milli: 500, ram_bytes: GIB };
+        let member = MemberWant { cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(SliceWant::Whole) };
         let request = LeaseRequest {
             renter: signer.account(),
             idem: Hash32([self.requests; 32]),
             members: vec![member],
+            min_members: 1,
             min_nodes: 1,
+            within: selion_api::lease::Within::Pool,
+            regions: Vec::new(),
             max_rate: None,
             classes: 0b11_1111,
             duration_ms: HOUR,
@@ -238,6 +241,9 @@ pub fn spec() -> NodeSpec {
         ports: 400,
         sandbox: Sandbox::Bubblewrap,
         region: String::new(),
+        rack: String::new(),
+        disk_bytes: 0,
+        net_mbps: 0,
     }
 }
 

@@ -83,13 +83,12 @@ impl Entry<'_> {
             renter: grant.renter,
             gpu: grant.gpu,
             slot: grant.slot.clone(),
-            cpu_milli: want.cpu_milli,
-            ram_bytes: want.ram_bytes,
+            beside: want.beside(),
             ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
         };
         let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
         if let Some(shares) = &mut self.shares {
-            shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
+            shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.beside));
         }
         let cost = cost_of(grant.rate.0, lease.request.duration_ms);
         self.tell(Some(id), party);

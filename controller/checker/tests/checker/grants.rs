@@ -166,7 +166,7 @@ fn a_member_on_another_node_or_model_than_asked_for_is_seen() {
         (grant.node, grant.gpu, grant.provider) = (node_id(2), gpu_id(2, 0), provider(2));
     });
     let mut request = whole();
-    request.members[0].model = Some("A100 80GB".into());
+    request.members[0].models = vec!["A100 80GB".into()];
     let mut pool = pool(|spec| spec.gpus[1].model = "H100 80GB".into());
     let id = pool.lease(pin(request, 1));
     let mut tape = Tape::of(&pool);

@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 use selion_api::blocking::{Blocking, Constraint};
 use selion_api::chain::ChainEvent;
+use selion_api::lease::Within;
 use selion_api::slice::{GpuSpec, IsolationClass};
 use selion_api::{LeaseId, LeaseRequest, Rate, Reason, SliceWant};
 use selion_market::{Answer, DryRun};
 
-use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, mig, node_id, renter, share, spec};
+use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, renter, share, spec};
 use crate::quote::quote;
 
 const ALL: u8 = 0b11_1111;
@@ -59,11 +60,11 @@ fn each_constraint_is_named_where_it_alone_stands_in_the_way() {
     let capped = LeaseRequest { max_rate: Some(Rate(TOKEN)), ..whole.clone() };
     let classed = LeaseRequest { classes: IsolationClass::Simulated.bit(), ..whole.clone() };
     let mut modelled = whole.clone();
-    modelled.members[0].model = Some("A100 80GB".into());
+    modelled.members[0].models = vec!["A100 80GB".into()];
     let table = [
         (capped, Constraint::MaxRate),
         (classed, Constraint::Classes),
-        (modelled, Constraint::Model),
+        (modelled, Constraint::Models),
         (on(1, whole), Constraint::Node),
         (ask(renter(1), &[mig("1g.10gb")]), Constraint::Slice),
     ];
@@ -87,8 +88,8 @@ fn each_constraint_is_named_where_it_alone_stands_in_the_way() {
 #[test]
 fn what_needs_two_changes_names_both_and_a_full_pool_only_what_others_hold() {
     let mut request = on(1, ask(renter(1), &[SliceWant::Whole]));
-    request.members[0].model = Some("A100 80GB".into());
-    assert_eq!(told(&mut two(), request.clone()).constraints, [Constraint::Model, Constraint::Node]);
+    request.members[0].models = vec!["A100 80GB".into()];
+    assert_eq!(told(&mut two(), request.clone()).constraints, [Constraint::Models, Constraint::Node]);
     let mut full = two();
     full.lease(on(2, ask(renter(1), &[SliceWant::Whole])));
     assert_eq!(told(&mut full, request).constraints, [Constraint::Room]);
@@ -115,10 +116,10 @@ fn who_waits_for_money_or_has_started_is_blocked_by_nothing() {
 fn who_could_never_fit_any_more_is_told_what_it_would_take_at_all() {
     let mut pool = two();
     let mut request = ask(renter(1), &[SliceWant::Whole]);
-    request.members[0].model = Some("A100 80GB".into());
+    request.members[0].models = vec!["A100 80GB".into()];
     let id = pool.lease(request);
     pool.block(vec![ChainEvent::NodeRetired { node: node_id(1) }]);
-    let expected = Blocking { now: false, constraints: vec![Constraint::Model] };
+    let expected = Blocking { now: false, constraints: vec![Constraint::Models] };
     assert_eq!(pool.state.blocking(id), Some(expected));
     pool.block(vec![ChainEvent::NodeRetired { node: node_id(2) }]);
     assert_eq!(pool.state.blocking(id), None, "no request would do");
@@ -146,10 +147,15 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = ALL,
             Constraint::MinNodes => relaxed.min_nodes = 1,
-            Constraint::Model => relaxed.members.iter_mut().for_each(|want| want.model = None),
+            Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),
             Constraint::Ram => relaxed.members.iter_mut().for_each(|want| want.ram_bytes = 0),
+            Constraint::Gpu => relaxed.members.iter_mut().for_each(|want| want.gpu = None),
+            Constraint::Disk => relaxed.members.iter_mut().for_each(|want| want.disk_bytes = 0),
+            Constraint::Net => relaxed.members.iter_mut().for_each(|want| want.net_mbps = 0),
+            Constraint::Regions => relaxed.regions.clear(),
+            Constraint::Within => relaxed.within = Within::Pool,
             Constraint::Slice => slices = true,
             Constraint::Room => pool = empty,
         }
@@ -191,19 +197,29 @@ fn gpus() -> impl Strategy<Value = Vec<u8>> {
 fn request(most: usize) -> impl Strategy<Value = LeaseRequest> {
     let models = prop::option::of(prop::sample::select(vec!["A100 80GB", "B200"]));
     let caps = prop::option::of(prop::sample::select(vec![150_000, TOKEN, 2 * TOKEN, 3 * TOKEN]));
-    let sizes = (prop::sample::select(vec![0_u32, 500, 1_500]), prop::sample::select(vec![0, GIB, 3 * GIB]));
+    let sizes = (
+        prop::sample::select(vec![0_u32, 500, 1_500]),
+        prop::sample::select(vec![0, GIB, 3 * GIB]),
+        prop::sample::select(vec![0, 0, GIB << 9]),
+        prop::sample::select(vec![0, 0, 6_000]),
+    );
+    let regions = prop::sample::subsequence(vec!["eu".to_owned(), "us".to_owned()], 0..2);
+    let pins = (prop::option::of(1_u8..4), prop::option::weighted(0.1, 1_u8..4), regions);
     let classes = prop_oneof![Just(ALL), Just(IsolationClass::Simulated.bit()), Just(IsolationClass::Whole.bit())];
     let wants = prop::collection::vec(slice(), 1..=most);
-    (wants, models, prop::option::of(1_u8..4), caps, classes, sizes, any::<bool>()).prop_map(
-        |(wants, model, node, cap, classes, (cpu_milli, ram_bytes), spread)| {
+    (wants, models, pins, caps, classes, sizes, any::<bool>()).prop_map(
+        |(wants, model, (node, gpu, regions), cap, classes, (cpu_milli, ram_bytes, disk_bytes, net_mbps), spread)| {
             let mut request = ask(renter(1), &wants);
             request.max_rate = cap.map(Rate);
             request.classes = classes;
+            request.regions = regions;
             request.min_nodes = if spread { wants.len() as u16 } else { 1 };
             for want in &mut request.members {
-                want.model = model.map(str::to_owned);
+                want.models = model.map(str::to_owned).into_iter().collect();
                 want.node = node.map(node_id);
+                want.gpu = gpu.map(|node| gpu_id(node, 0));
                 (want.cpu_milli, want.ram_bytes) = (cpu_milli, ram_bytes);
+                (want.disk_bytes, want.net_mbps) = (disk_bytes, net_mbps);
             }
             request
         },

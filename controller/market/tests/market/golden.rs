@@ -39,16 +39,22 @@ fn request() -> LeaseRequest {
     ];
     let members = wants.map(|slice| MemberWant {
         slice,
-        model: Some("A100 80GB".into()),
+        models: vec!["A100 80GB".into()],
         node: Some(NODE),
+        gpu: None,
         cpu_milli: 500,
         ram_bytes: 1 << 29,
+        disk_bytes: 1 << 30,
+        net_mbps: 100,
     });
     LeaseRequest {
         renter: RENTER,
         idem: Hash32([0x55; 32]),
         members: members.to_vec(),
+        min_members: 2,
         min_nodes: 2,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: Some(Rate(900_000)),
         classes: 0b11_1111,
         duration_ms: 3_600_000,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use selion_api::lease::LeaseState;
+use selion_api::lease::{BESIDE, LeaseState};
 use selion_api::slice::{GpuSpec, SliceWant};
 use selion_api::{Amount, Reason, Slot};
 use selion_market::ledger::Pocket;
@@ -54,10 +54,10 @@ fn no_slot_is_in_two_leases(node: &Node) {
     if node.blocked == Some(Reason::SpecMismatch) {
         return; // it came back as another machine: it takes nothing new, and what runs was placed on what it was
     }
-    let cpu: u64 = node.held.values().map(|held| u64::from(held.cpu_milli)).sum();
-    let ram: u64 = node.held.values().map(|held| held.ram_bytes).sum();
     let ports: BTreeSet<u16> = node.held.values().map(|held| held.port).collect();
-    assert!(cpu <= u64::from(spec.cpu_milli) && ram <= spec.ram_bytes);
+    for (at, has) in spec.beside().into_iter().enumerate() {
+        assert!(node.held.values().map(|held| held.beside[at]).sum::<u64>() <= has, "{}", BESIDE[at]);
+    }
     assert_eq!(ports.len(), node.held.len(), "no port is given twice");
     for gpu in &spec.gpus {
         let slots: Vec<&Slot> = node.held.values().filter(|held| held.gpu == gpu.gpu).map(|held| &held.slot).collect();

@@ -2,8 +2,8 @@
 
 use selion_api::agent::MemberEvent;
 use selion_api::lease::LeaseState;
-use selion_api::slice::{IsolationClass, Sandbox};
-use selion_api::{Rate, Reason, SliceWant, Slot};
+use selion_api::slice::{GpuSpec, IsolationClass, Sandbox};
+use selion_api::{LeaseRequest, Rate, Reason, SliceWant, Slot};
 use selion_market::{Answer, Input, Policy};
 
 use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec, want};
@@ -68,8 +68,7 @@ fn a_price_above_the_limit_is_refused_with_the_cheapest_ask() {
     let mut cheaper = a100(2, 0);
     cheaper.whole = Some(Rate(900_000));
     pool.node(spec(2, vec![cheaper]));
-    let refusal =
-        pool.refusal(selion_api::LeaseRequest { max_rate: Some(Rate(800_000)), ..ask(renter(1), &[SliceWant::Whole]) });
+    let refusal = pool.refusal(LeaseRequest { max_rate: Some(Rate(800_000)), ..ask(renter(1), &[SliceWant::Whole]) });
     assert_eq!(refusal.reason, Reason::PriceAboveMax);
     let nearest = refusal.nearest.unwrap();
     assert_eq!((nearest.node, nearest.gpu), (node_id(2), Some(gpu_id(2, 0))));
@@ -193,10 +192,62 @@ fn the_hardest_member_of_a_gang_goes_first() {
     pool.node(spec(1, vec![a100(1, 0)]));
     pool.node(spec(2, vec![small]));
     let mut request = ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]);
-    request.members[1].model = Some("A100 80GB".into());
+    request.members[1].models = vec!["A100 80GB".into()];
     let id = pool.lease(request);
     let nodes: Vec<_> = pool.get(id).members.iter().map(|member| member.node).collect();
     assert_eq!(nodes, [node_id(2), node_id(1)]);
+}
+
+#[test]
+fn a_member_stands_where_every_one_of_its_words_allows_it() {
+    // Three machines, odd ones in the region eu.
+    let mut pool = Pool::new();
+    pool.fund(renter(1), 100 * TOKEN);
+    for node in 1..=3 {
+        let other = GpuSpec { model: "H100 80GB".into(), ..a100(node, 1) };
+        pool.node(spec(node, vec![a100(node, 0), other]));
+    }
+    let where_to = |change: fn(&mut LeaseRequest)| {
+        let mut request = ask(renter(1), &[share(100, 1)]);
+        change(&mut request);
+        let mut pool = pool.clone();
+        let id = pool.lease(request);
+        let member = &pool.get(id).members[0];
+        (member.node, member.gpu)
+    };
+    let of = |node, rank| (node_id(node), gpu_id(node, rank));
+    assert_eq!(where_to(|_| ()), of(1, 0));
+    assert_eq!(where_to(|request| request.regions = vec!["us".into()]), of(2, 0));
+    assert_eq!(where_to(|request| request.regions = vec!["asia".into(), "us".into()]), of(2, 0));
+    assert_eq!(where_to(|request| request.members[0].gpu = Some(gpu_id(3, 1))), of(3, 1));
+    assert_eq!(where_to(|request| request.members[0].models = vec!["B200".into(), "H100 80GB".into()]), of(1, 1));
+    let nowhere = |change: fn(&mut LeaseRequest)| {
+        let mut request = ask(renter(1), &[share(100, 1)]);
+        change(&mut request);
+        pool.clone().refusal(request).reason
+    };
+    assert_eq!(nowhere(|request| request.regions = vec!["asia".into()]), Reason::NoMatchingSlice);
+    assert_eq!(nowhere(|request| request.members[0].gpu = Some(gpu_id(9, 0))), Reason::NoMatchingSlice);
+    assert_eq!(nowhere(|request| request.members[0].disk_bytes = 1_025 * GIB), Reason::NoMatchingSlice);
+    assert_eq!(nowhere(|request| request.members[0].net_mbps = 10_001), Reason::NoMatchingSlice);
+}
+
+#[test]
+fn disk_and_bandwidth_of_a_node_are_shared_like_its_cpu() {
+    for (disk_bytes, net_mbps) in [(600 * GIB, 0), (0, 6_000)] {
+        let mut pool = Pool::small();
+        let mut request = ask(renter(1), &[share(100, 1)]);
+        (request.members[0].disk_bytes, request.members[0].net_mbps) = (disk_bytes, net_mbps);
+        let first = pool.lease(request.clone());
+        let second = pool.lease(request);
+        assert_eq!(pool.state_of(first), LeaseState::Held);
+        assert_eq!(pool.reason_of(second), Some(Reason::PoolFull));
+        let miss = pool.get(second).nearest.clone().unwrap();
+        let (need, have) = if net_mbps > 0 { (6_000, 4_000) } else { (600 * GIB, 424 * GIB) };
+        assert_eq!((miss.need, miss.have), (need, have));
+        let share = pool.state.shares().into_iter().find(|share| share.renter == renter(1)).unwrap();
+        assert_eq!(share.resource, if net_mbps > 0 { "net" } else { "disk" });
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
 use selion_api::chain::{Block, ChainEvent};
-use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Refusal};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Refusal, Within};
 use selion_api::slice::{GpuSpec, IsolationClass, MigProfile, MigTable, NodeSpec, Sandbox, ShareTerms};
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
@@ -93,7 +93,10 @@ pub fn spec(node: u8, gpus: Vec<GpuSpec>) -> NodeSpec {
         port_base: 20_000,
         ports: 400,
         sandbox: Sandbox::Bubblewrap,
-        region: String::new(),
+        region: if node % 2 == 1 { "eu" } else { "us" }.into(),
+        rack: format!("rack {}", node / 4),
+        disk_bytes: 1_024 * GIB,
+        net_mbps: 10_000,
     }
 }
 
@@ -106,7 +109,7 @@ pub fn share(compute_permille: u16, gib: u64) -> SliceWant {
 }
 
 pub fn want(slice: SliceWant) -> MemberWant {
-    MemberWant { slice, model: None, node: None, cpu_milli: 500, ram_bytes: GIB }
+    MemberWant { cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(slice) }
 }
 
 pub fn group(path: &str, weight: u32, quota_permille: u16) -> Group {
@@ -123,7 +126,10 @@ pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
         renter,
         idem: Hash32::ZERO, // the pool numbers requests that name none
         members: slices.iter().cloned().map(want).collect(),
+        min_members: u16::try_from(slices.len()).unwrap(),
         min_nodes: 1,
+        within: Within::Pool,
+        regions: Vec::new(),
         max_rate: None,
         classes: 0b11_1111,
         duration_ms: HOUR,

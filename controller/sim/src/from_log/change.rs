@@ -190,7 +190,7 @@ fn request(change: &Change, seq: u64, request: &mut LeaseRequest) {
         Change::Classes(entry, classes) if *entry == seq => request.classes = *classes,
         Change::Priority(entry, priority) if *entry == seq => request.priority = *priority,
         Change::Model(entry, model) if *entry == seq => {
-            request.members.iter_mut().for_each(|member| member.model.clone_from(model));
+            request.members.iter_mut().for_each(|member| member.models = model.iter().cloned().collect());
         }
         Change::AnyNode(entry) if *entry == seq => {
             request.members.iter_mut().for_each(|member| member.node = None);

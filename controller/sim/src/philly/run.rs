@@ -91,12 +91,15 @@ fn renters(jobs: &[Job]) -> BTreeMap<&str, Account> {
 fn request(number: usize, job: &Job, renter: Account) -> LeaseRequest {
     let mut idem = Hash32::ZERO;
     idem.0[..8].copy_from_slice(&(number as u64 + 1).to_be_bytes());
-    let want = MemberWant { slice: SliceWant::Whole, model: None, node: None, cpu_milli: 1_000, ram_bytes: 1 << 30 };
+    let want = MemberWant { cpu_milli: 1_000, ram_bytes: 1 << 30, ..MemberWant::of(SliceWant::Whole) };
     LeaseRequest {
         renter,
         idem,
         members: (0..job.gpus).map(|_| want.clone()).collect(),
+        min_members: u16::try_from(job.gpus).unwrap_or(u16::MAX),
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: None,
         classes: 0b11_1111,
         duration_ms: job.run_ms.clamp(1, MAX_DURATION_MS),

@@ -82,6 +82,9 @@ impl Fleet {
             ports: 1_000,
             sandbox: Sandbox::Bubblewrap,
             region: String::new(),
+            rack: String::new(),
+            disk_bytes: 0,
+            net_mbps: 0,
         }
     }
 }

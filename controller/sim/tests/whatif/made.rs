@@ -21,12 +21,15 @@ pub fn at(hours: u64) -> TimeMs {
 
 /// Asks for `gpus` whole GPUs at up to `max_rate` each.
 pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration_h: u64) -> LeaseRequest {
-    let want = MemberWant { slice: SliceWant::Whole, model: None, node: None, cpu_milli: 500, ram_bytes: 1 << 30 };
+    let want = MemberWant { cpu_milli: 500, ram_bytes: 1 << 30, ..MemberWant::of(SliceWant::Whole) };
     LeaseRequest {
         renter: account(renter),
         idem: Hash32([number; 32]),
         members: vec![want; gpus],
+        min_members: u16::try_from(gpus).unwrap(),
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: max_rate.map(Rate),
         classes: 0b11_1111,
         duration_ms: duration_h * HOUR,

@@ -77,14 +77,16 @@ impl Real {
     }
 
     async fn request(&self) -> LeaseId {
-        let member =
-            MemberWant { slice: SliceWant::Whole, model: None, node: None, cpu_milli: 500, ram_bytes: 1 << 30 };
+        let member = MemberWant { cpu_milli: 500, ram_bytes: 1 << 30, ..MemberWant::of(SliceWant::Whole) };
         let commitment = work().commitment(&SALT);
         let request = LeaseRequest {
             renter: RENTER,
             idem: Hash32([1; 32]),
             members: vec![member],
+            min_members: 1,
             min_nodes: 1,
+            within: selion_api::lease::Within::Pool,
+            regions: Vec::new(),
             max_rate: None,
             classes: 0x3f,
             duration_ms: 60_000,

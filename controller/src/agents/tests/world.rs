@@ -93,6 +93,9 @@ pub(super) fn spec(node: NodeId) -> NodeSpec {
         ports: 100,
         sandbox: Sandbox::None,
         region: String::new(),
+        rack: String::new(),
+        disk_bytes: 0,
+        net_mbps: 0,
     }
 }
 
@@ -124,7 +127,10 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         renter: RENTER,
         idem: Hash32::ZERO,
         members: Vec::new(),
+        min_members: 1,
         min_nodes: 1,
+        within: selion_api::lease::Within::Pool,
+        regions: Vec::new(),
         max_rate: None,
         classes: 0x3f,
         duration_ms: 60_000,
@@ -169,8 +175,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         requeue: false,
         past: Vec::new(),
     };
-    let held =
-        Held { renter, attempt: 1, gpu: GPU, slot: Slot::Whole, cpu_milli: 500, ram_bytes: 512 << 20, port: 20_000 };
+    let held = Held { renter, attempt: 1, gpu: GPU, slot: Slot::Whole, beside: [500, 512 << 20, 0, 0], port: 20_000 };
     let mut state = core.state.lock().unwrap();
     state.leases.insert(LEASE, lease);
     let holder = state.nodes.get_mut(&node).unwrap();

@@ -260,6 +260,9 @@ fn spec() -> NodeSpec {
         ports: 16,
         sandbox: Sandbox::Namespaces,
         region: "eu".to_owned(),
+        rack: String::new(),
+        disk_bytes: 0,
+        net_mbps: 0,
     }
 }
 
