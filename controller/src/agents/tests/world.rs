@@ -159,7 +159,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
     let lease = Lease {
         request,
         signed: false,
-        size: [0; 4],
+        size: selion_market::tally::Bundle::default(),
         created: TimeMs(0),
         state: LeaseState::Held,
         since: TimeMs(0),
