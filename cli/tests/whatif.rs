@@ -84,6 +84,10 @@ fn why_says_what_was_too_dear_and_what_a_tenth_more_would_have_done() {
         (Some(0), Some("2000000"))
     );
 
+    let pool =
+        json(&run(home.path(), &["why", &second, "--log", "log.jsonl", "--if", "price.A100=-50%", "--json"]).stdout);
+    assert_eq!((pool["what_if"]["after"]["waited_ms"].as_u64(), pool["what_if"]["from"].as_u64()), (Some(0), Some(0)));
+
     let plain = run(home.path(), &["why", &second, "--log", "log.jsonl", "--at", "2001-09-09T03:00:00Z"]);
     let text = String::from_utf8_lossy(&plain.stdout).into_owned();
     assert!(text.contains(&format!("{second} at 2001-09-09 03:00:00Z")) && text.contains("price_above_max"), "{text}");
@@ -94,11 +98,13 @@ fn a_question_that_cannot_be_answered_says_what_to_do() {
     let home = tempfile::tempdir().expect("a folder");
     let [_, second] = made(home.path()).map(|lease| lease.to_string());
     std::fs::write(home.path().join("few.csv"), "id,user\n1,u\n").expect("written");
-    let table: [(&[&str], i32, &str); 6] = [
+    let table: [(&[&str], i32, &str); 8] = [
         (&["why", "lease-1-0", "--log", "log.jsonl"], 3, "the log knows no lease lease-1-0"),
         (&["why", &second, "--log", "log.jsonl", "--at", "2001-01-01T00:00:00Z"], 2, "ask for a time from 2001-09-09"),
         (&["why", &second, "--log", "nowhere.jsonl"], 9, "nowhere.jsonl"),
         (&["why", &second, "--log", "."], 2, "holds no selion.db"),
+        (&["why", &second, "--log", "log.jsonl", "--if", "price.H100=-20%"], 2, "the log has the models A100"),
+        (&["simulate", "log", "--from-log", "log.jsonl", "--change", "quota.lab=9%"], 2, "no account is in the group"),
         (&["simulate", "philly", "--jobs", "few.csv"], 2, "no column `job_id`"),
         (&["simulate", "philly", "--jobs", "none.csv"], 2, "none.csv"),
     ];

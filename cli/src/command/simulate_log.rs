@@ -3,7 +3,7 @@
 use selion_sim::from_log::{Change, Comparison, Fate, Line, compare};
 
 use crate::change::change;
-use crate::failure::Done;
+use crate::failure::{Done, Failure};
 use crate::logged;
 use crate::output::Output;
 use crate::unit::{show_elapsed, show_money};
@@ -15,7 +15,7 @@ pub struct Args {
     /// profile's controller]
     #[arg(long, value_name = "URL|FILE|DIR")]
     from_log: Option<String>,
-    /// What is otherwise: price=+10%, price.NODE=-20%, weight.ACCOUNT=3, hold=10s, .. (repeatable)
+    /// What is otherwise: price=+10%, price.MODEL=-20%, weight.ACCOUNT=3, quota.GROUP=25%, hold=10s, .. (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = change, required = true)]
     change: Vec<Change>,
     /// Shows also leases to which the change makes no difference
@@ -30,6 +30,7 @@ pub struct Args {
 pub async fn main(out: Output, args: Args) -> Done {
     let history = logged::history(args.from_log.as_deref()).await?;
     let told = tokio::task::block_in_place(|| compare(&history, &args.change));
+    let told = told.map_err(|error| Failure::usage(error, "name something that is in the log"))?;
     out.show(&told, |told| human(out, told, args.all))
 }
 

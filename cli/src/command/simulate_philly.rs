@@ -10,7 +10,7 @@ use selion_sim::from_log::{Change, policy};
 use selion_sim::philly::{ClassReport, Report, Setup, Worst, jobs, run};
 use selion_sim::{Progress, SimError};
 
-use crate::change::change;
+use crate::change::rule;
 use crate::failure::{Done, Failure, chain};
 use crate::output::Output;
 
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     first: Option<usize>,
     /// A number of the operator's: hold=10s, prepare=10m, .. (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = rule)]
     policy: Vec<Change>,
     /// Takes the column job_type as class of priority: `strict` jobs may stop others, `best` ones may be stopped
     #[arg(long)]

@@ -6,7 +6,7 @@ use selion_api::{Account, Amount, LeaseId, NodeId, Reason, TimeMs};
 use selion_market::Input;
 use serde::Serialize;
 
-use super::{Change, History, NOTES, Rerun};
+use super::{Change, History, NOTES, NoSuch, Rerun, check};
 use crate::world::Story;
 
 /// What became of one request.
@@ -108,8 +108,12 @@ pub struct Comparison {
 }
 
 /// Runs the log twice with modelled agents, as it was and with the change.
-#[must_use]
-pub fn compare(history: &History, list: &[Change]) -> Comparison {
+///
+/// # Errors
+///
+/// [`NoSuch`] if a change is about nothing in the log.
+pub fn compare(history: &History, list: &[Change]) -> Result<Comparison, NoSuch> {
+    check(history, list)?;
     let run = |list: &[Change]| {
         let mut rerun = Rerun::at(history, 0, list);
         rerun.to_the_end(0);
@@ -130,7 +134,7 @@ pub fn compare(history: &History, list: &[Change]) -> Comparison {
         let times = line.real.started.zip(line.before.started);
         times.is_some_and(|(a, b)| gap(a, b) <= 1_000) && line.real.nodes == line.before.nodes
     };
-    Comparison {
+    Ok(Comparison {
         entries: history.entries().len() as u64,
         before: totals(&before, lines.iter().map(|line| &line.before)),
         after: totals(&after, lines.iter().map(|line| &line.after)),
@@ -138,7 +142,7 @@ pub fn compare(history: &History, list: &[Change]) -> Comparison {
         reproduced: lines.iter().filter(started).filter(close).count() as u64,
         lines,
         notes: NOTES,
-    }
+    })
 }
 
 /// `None` for a repeat of an earlier request.
