@@ -147,4 +147,23 @@ fn a_small_trace_is_run_from_the_command_line() {
     assert_eq!((told["completed"].as_u64(), told["makespan_h"].as_f64()), (Some(3), Some(7.0)));
     let text = String::from_utf8_lossy(&run(home.path(), &words).stdout).into_owned();
     assert!(text.contains("WAIT MEAN") && text.contains("rho = T_shared / T_ideal"), "{text}");
+    assert!(!text.contains("GROUP"), "{text}");
+
+    let tree = ["--group-by", "user", "--org", "lab=u", "--quotas", "50%", "--policy", "quota.lab=40%"];
+    let told = json(&run(home.path(), &[&words[..], &tree, &["--json"]].concat()).stdout);
+    let groups = told["groups"].as_array().expect("groups").iter();
+    let groups: Vec<_> = groups.map(|group| (&group["path"], &group["quota_permille"], &group["jobs"])).collect();
+    assert_eq!(serde_json::json!(groups), serde_json::json!([["lab", 400, 2], ["lab/u", 0, 2], ["v", 222, 1]]));
+    let text = String::from_utf8_lossy(&run(home.path(), &[&words[..], &tree].concat()).stdout).into_owned();
+    assert!(text.contains("BELOW QUOTA"), "{text}");
+    let table: [(&[&str], &str); 3] = [
+        (&["--group-by", "user", "--policy", "quota.lab=40%"], "no job is of the group `lab`; the groups are u, v"),
+        (&["--group-by", "vc"], "no column `vc`"),
+        (&["--policy", "price=-10%"], "is not a change of the policy"),
+    ];
+    for (more, says) in table {
+        let done = run(home.path(), &[&words[..], more].concat());
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && text.contains(says), "{more:?}: {text}");
+    }
 }

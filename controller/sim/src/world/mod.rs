@@ -17,7 +17,7 @@ use selion_market::{Answer, Effect, Input, Outcome, Policy, RequestLease, Stamp,
 
 pub use agents::{Ends, Work};
 pub use fleet::{Fleet, HOUR, START, account, node_id};
-pub use story::{Place, Story};
+pub use story::{Flow, Place, Story};
 
 use agents::{Due, Run};
 
@@ -135,6 +135,12 @@ impl World {
     #[must_use]
     pub fn held_ms(&self) -> u128 {
         self.watch.held_ms()
+    }
+
+    /// Every change of what renters hold and wait for, in order.
+    #[must_use]
+    pub fn flow(&self) -> &[Flow] {
+        &self.watch.flow
     }
 
     /// What was billed for members on each node.
