@@ -10,7 +10,7 @@ use selion_api::rest::LoggedEntry;
 use selion_api::slice::SliceWant;
 use selion_api::{Hash32, LeaseId, Rate};
 use selion_log::{Entry, leaf_hash, root};
-use selion_sim::world::{Fleet, HOUR, START, Work, World, account};
+use selion_sim::world::{Fleet, HOUR, Keep, START, Work, World, account};
 use serde_json::Value;
 
 const TOKEN: u64 = 1_000_000;
@@ -27,7 +27,7 @@ fn json(bytes: &[u8]) -> Value {
 
 /// Node 1 asks 1.00 and is taken for three hours; node 2 asks 2.00, and the second renter pays no more than 1.90.
 fn made(home: &Path) -> [LeaseId; 2] {
-    let mut world = World::with_log(Default::default());
+    let mut world = World::keeping(Default::default(), Keep { log: true, opinion: true });
     world.add_fleet(&Fleet { rates: vec![Rate(TOKEN), Rate(2 * TOKEN)], ..Fleet::even(2, 1, "A100") });
     world.fund(&(1..=2).map(account).collect());
     let mut leases = Vec::new();
@@ -131,6 +131,9 @@ fn a_lower_price_is_tried_out_on_a_log() {
     let told = json(&run(home.path(), &[&words[..], &["--json"]].concat()).stdout);
     assert_eq!(told["lines"][1]["after"]["waited_ms"], 0);
     assert_eq!(told["reproduced"], 2);
+    assert!(told.get("checked").is_none(), "nobody asked");
+    let text = String::from_utf8_lossy(&run(home.path(), &[&words[..], &["--check"]].concat()).stdout).into_owned();
+    assert!(text.contains("\nchecked: ") && text.contains(" entries"), "{text}");
 }
 
 #[test]
@@ -148,6 +151,9 @@ fn a_small_trace_is_run_from_the_command_line() {
     let text = String::from_utf8_lossy(&run(home.path(), &words).stdout).into_owned();
     assert!(text.contains("WAIT MEAN") && text.contains("rho = T_shared / T_ideal"), "{text}");
     assert!(!text.contains("GROUP"), "{text}");
+
+    let told = json(&run(home.path(), &[&words[..], &["--check", "--json"]].concat()).stdout);
+    assert_eq!((&told["checked"]["entries"], told["checked"]["faults"].as_u64()), (&told["entries"], Some(0)));
 
     let tree = ["--group-by", "user", "--org", "lab=u", "--quotas", "50%", "--policy", "quota.lab=40%"];
     let told = json(&run(home.path(), &[&words[..], &tree, &["--json"]].concat()).stdout);

@@ -2,6 +2,7 @@
 
 use selion_sim::from_log::{Change, Comparison, Fate, Line, compare};
 
+use super::simulate::{agreed, checked_line};
 use crate::change::change;
 use crate::failure::{Done, Failure};
 use crate::logged;
@@ -21,6 +22,9 @@ pub struct Args {
     /// Shows also leases to which the change makes no difference
     #[arg(long)]
     all: bool,
+    /// Asks a second opinion about every entry of both runs: a checker with books of its own
+    #[arg(long)]
+    check: bool,
     /// The same as --output json
     #[arg(long)]
     pub json: bool,
@@ -29,8 +33,9 @@ pub struct Args {
 /// Runs it twice and shows the difference.
 pub async fn main(out: Output, args: Args) -> Done {
     let history = logged::history(args.from_log.as_deref()).await?;
-    let told = tokio::task::block_in_place(|| compare(&history, &args.change));
+    let told = tokio::task::block_in_place(|| compare(&history, &args.change, args.check));
     let told = told.map_err(|error| Failure::usage(error, "name something that is in the log"))?;
+    agreed(told.checked.as_ref())?;
     out.show(&told, |told| human(out, told, args.all))
 }
 
@@ -63,6 +68,7 @@ fn human(out: Output, told: &Comparison, all: bool) -> String {
         "\nthe model without the change starts {} of the log's {} started leases on the same nodes within a second",
         told.reproduced, told.started_in_log
     ));
+    text.push_str(&checked_line(told.checked.as_ref()));
     for note in told.notes {
         text.push_str(&format!("\nnote: {note}"));
     }

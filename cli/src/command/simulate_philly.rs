@@ -10,6 +10,7 @@ use selion_sim::from_log::{Change, PolicyChange, policy};
 use selion_sim::philly::{ClassReport, GroupReport, Report, Setup, Worst, check, jobs, put_under, quotas, run};
 use selion_sim::{Progress, SimError};
 
+use super::simulate::{agreed, checked_line};
 use crate::change::{group, permille, rule};
 use crate::failure::{Done, Failure, chain};
 use crate::output::Output;
@@ -59,6 +60,9 @@ pub struct Args {
     /// Leaves out finish-time fairness, for which each user's jobs are run alone as well
     #[arg(long)]
     no_rho: bool,
+    /// Asks a second opinion about every entry: a checker with books of its own (not about the runs for fairness)
+    #[arg(long)]
+    check: bool,
     /// The same as --output json
     #[arg(long)]
     pub json: bool,
@@ -75,6 +79,7 @@ pub fn main(out: Output, args: Args) -> Done {
     let bar = Bar::new(out);
     let report = run(&setup, &bar);
     bar.0.finish_and_clear();
+    agreed(report.checked.as_ref())?;
     out.show(&report, |report| human(out, report))
 }
 
@@ -106,6 +111,7 @@ fn setup(args: Args) -> Result<Setup, SimError> {
         policy,
         resumes: !args.no_checkpoints,
         rho: !args.no_rho,
+        check: args.check,
     })
 }
 
@@ -184,6 +190,7 @@ fn human(out: Output, report: &Report) -> String {
         text.push_str(&format!("\n{}", report.rho_is));
     }
     text.push_str(&format!("\n{} entries, State {}", report.entries, report.digest));
+    text.push_str(&checked_line(report.checked.as_ref()));
     text
 }
 

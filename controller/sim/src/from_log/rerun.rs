@@ -24,11 +24,12 @@ pub struct Rerun<'a> {
 }
 
 impl<'a> Rerun<'a> {
-    /// Stands before the entry of number `seq`, at a world that is as it was up to there.
+    /// Stands before the entry of number `seq`, at a world that is as it was up to there; with `opinion` a second
+    /// opinion is asked about every entry.
     #[must_use]
-    pub fn at(history: &'a History, seq: u64, list: &[Change]) -> Self {
+    pub fn at(history: &'a History, seq: u64, list: &[Change], opinion: bool) -> Self {
         let changes = Changes::new(list, history.entries().iter().map(|entry| &entry.input));
-        let mut world = history.world_before(seq);
+        let mut world = history.world_before(seq, opinion);
         let mut ids = BTreeMap::new();
         let leases: Vec<(LeaseId, LeaseState)> =
             world.state().leases.iter().map(|(id, lease)| (*id, lease.state)).collect();

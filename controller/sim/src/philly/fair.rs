@@ -40,7 +40,7 @@ pub(super) fn rho(setup: &Setup, fleet: &Fleet, shared: &Ran, progress: &dyn Pro
 
 /// Gangs that do not fit on `part` GPUs, as if their work were spread over longer.
 fn shrink(setup: &Setup, part: u64) -> Setup {
-    let mut setup = setup.clone();
+    let mut setup = Setup { check: false, ..setup.clone() };
     for job in setup.jobs.iter_mut().filter(|job| u64::from(job.gpus) > part) {
         job.run_ms = job.run_ms.saturating_mul(u64::from(job.gpus)) / part;
         job.gpus = u32::try_from(part).unwrap_or(u32::MAX);

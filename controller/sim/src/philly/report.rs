@@ -10,7 +10,7 @@ use super::run::Ran;
 use super::tree::{self, GroupReport};
 use super::{Job, Setup};
 use crate::stats;
-use crate::world::{Fleet, START, Story};
+use crate::world::{Checked, Fleet, START, Story};
 
 /// Mean, quantiles (nearest rank) and worst of something.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -93,6 +93,9 @@ pub struct Report {
     pub entries: u64,
     /// Digest of the State at the end: equal runs, equal digests.
     pub digest: Hash32,
+    /// What a second opinion said, if it was asked; of the shared run and not of those of each user alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
 }
 
 const SIZES: [(&str, u32, u32); 6] =
@@ -130,6 +133,7 @@ pub(super) fn of(setup: &Setup, fleet: &Fleet, shared: &Ran, rho: Option<&[Optio
         rho_is: DEFINITION,
         entries: shared.world.state().next_seq,
         digest: shared.world.state().digest(),
+        checked: shared.world.checked().cloned(),
     }
 }
 

@@ -9,7 +9,7 @@ use selion_market::Policy;
 use super::report::{self, Report};
 use super::{Job, fair, tree};
 use crate::Progress;
-use crate::world::{Fleet, START, Story, Work, World, account};
+use crate::world::{Fleet, Keep, START, Story, Work, World, account};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Setup {
     pub resumes: bool,
     /// Whether to run each user alone as well, for finish-time fairness.
     pub rho: bool,
+    /// Whether to ask a second opinion about every entry.
+    pub check: bool,
 }
 
 /// What one run of some jobs on some fleet gave.
@@ -64,7 +66,8 @@ pub fn run(setup: &Setup, progress: &dyn Progress) -> Report {
 /// Runs the jobs of these numbers on a fleet.
 pub(super) fn run_jobs(setup: &Setup, fleet: &Fleet, which: &[usize], progress: &dyn Progress) -> Ran {
     let renters = renters(&setup.jobs);
-    let mut world = World::open(tree::seated(&setup.policy, &setup.jobs, &renters));
+    let mut world =
+        World::keeping(tree::seated(&setup.policy, &setup.jobs, &renters), Keep { opinion: setup.check, log: false });
     world.add_fleet(fleet);
     world.fund(&renters.values().copied().collect::<BTreeSet<Account>>());
     let mut leases = vec![Err(Reason::NoSuchLease); setup.jobs.len()];

@@ -2,7 +2,7 @@
 
 use selion_api::lease::LeaseState;
 use selion_api::{Amount, LeaseId, TimeMs};
-use selion_market::{Lease, State};
+use selion_market::Lease;
 
 use super::answer::{Answer, Phase, WhatIf, candidates};
 use crate::from_log::{Asked, Change, Fate, History, NOTES, NoSuch, Rerun, check};
@@ -85,7 +85,7 @@ pub fn why(history: &History, lease: LeaseId, at: Option<TimeMs>) -> Result<Answ
         None => Some(last_wait(history, lease, &phases)),
     };
     let entry = entry.unwrap_or(lease.seq);
-    let world = history.world_before(entry.saturating_add(1));
+    let world = history.world_before(entry.saturating_add(1), false);
     let state = world.state();
     let at = at.unwrap_or(world.now());
     let now = state.leases.get(&lease).ok_or(WhyError::Forgotten { lease, at_ms: at.0 })?;
@@ -124,7 +124,7 @@ pub fn what_if(history: &History, lease: LeaseId, ifs: &[If]) -> Result<WhatIf, 
     })?;
     let from = if changes.iter().any(Change::is_of_pool) { 0 } else { seq };
     let run = |changes: &[Change]| {
-        let mut rerun = Rerun::at(history, from, changes);
+        let mut rerun = Rerun::at(history, from, changes, false);
         rerun.until_started(from, seq);
         let now = rerun.world().now();
         let fate = match (rerun.story(seq), rerun.asked(seq)) {
@@ -162,7 +162,7 @@ fn check_time(history: &History, lease: LeaseId, story: &Story, at: TimeMs) -> R
 
 /// Every change of the lease's standing.
 fn phases(history: &History, lease: LeaseId) -> Vec<Phase> {
-    let mut world = World::resume(State::new(), TimeMs(0));
+    let mut world = World::blank(false);
     let mut phases: Vec<Phase> = Vec::new();
     for entry in history.entries() {
         world.replay(&entry.stamp, &entry.input);

@@ -4,11 +4,13 @@ use selion_market::{Input, Policy};
 use selion_sim::from_log::{Asked, Asks, Change, Comparison, History, NoSuch, PolicyChange, PolicyField, Scale};
 use selion_sim::world::{DELEGATE, Fleet, HOUR, Work, World, account, node_id};
 
-use crate::made::{TOKEN, ask, at, in_groups, made, world};
+use crate::made::{KEEP, TOKEN, agreed, ask, at, history, in_groups, made, world};
 
 /// A comparison with changes that the log has something for.
 fn compare(history: &History, list: &[Change]) -> Comparison {
-    selion_sim::from_log::compare(history, list).expect("the log has it")
+    let told = selion_sim::from_log::compare(history, list, true).expect("the log has it");
+    agreed(told.checked.as_ref());
+    told
 }
 
 fn policy_time(field: PolicyField, ms: u64) -> Change {
@@ -52,7 +54,7 @@ fn a_lower_price_starts_the_lease_that_found_it_too_dear() {
 /// him.
 #[test]
 fn a_weight_changes_who_is_served_first() {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet::even(4, 1, "A100"));
     world.fund(&(1..=3).map(account).collect());
     for (number, renter, gpus, hours) in [(1, 1, 2, 40), (2, 2, 1, 40), (3, 3, 1, 2)] {
@@ -63,7 +65,7 @@ fn a_weight_changes_who_is_served_first() {
         world.request(ask(renter, number, 1, None, 1), Work::plain(HOUR)).expect("waits");
     }
     world.run_out(at(60));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[Change::Policy(PolicyChange::Weight(account(1), 1_000))]);
     assert_eq!((told.started_in_log, told.reproduced), (6, 6));
     let waits = |number: usize| {
@@ -92,7 +94,7 @@ fn a_renter_gives_up_at_the_same_time_unless_served_by_then() {
     world.run_until(at(2));
     world.submit(Input::Release { renter: account(2), lease });
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[]);
     assert_eq!(told.lines[1].before.reason, Some(Reason::Released));
     assert_eq!(told.lines[1].before.ended, Some(at(2)));
@@ -109,7 +111,7 @@ fn a_lost_node_is_lost_again() {
     let node = world.stories()[&lease].places[0].node;
     world.submit(Input::Lost { node, last_seq: 0 });
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[]);
     assert_eq!(told.lines[0].before.reason, Some(Reason::NodeLost));
     assert_eq!(told.lines[0].before.ended, Some(at(1)));
@@ -125,7 +127,7 @@ fn a_controller_that_took_over_takes_over_again() {
     world.submit(Input::Opened { delegate: DELEGATE, policy: Policy::default() });
     world.request(ask(2, 2, 1, None, 1), Work::plain(HOUR)).expect("waits");
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[policy_time(PolicyField::HoldMs, 5_000)]);
     assert_eq!((told.started_in_log, told.reproduced), (2, 2));
     assert_eq!(told.lines[1].after.started, Some(at(3)));
@@ -143,7 +145,8 @@ fn asks_are_changed_by_model_and_by_provider_and_never_of_nobody() {
         (Asks::Model("A10".into()), "`A10`, or has such GPUs; the log has the models A100"),
         (Asks::Of(Address([9; 20])), "no node of this log is or belongs to 0x0909"),
     ] {
-        let error = selion_sim::from_log::compare(&made.history, &[Change::Price(asks, half)]).expect_err("nobody's");
+        let error =
+            selion_sim::from_log::compare(&made.history, &[Change::Price(asks, half)], false).expect_err("nobody's");
         assert!(error.to_string().contains(says), "{error}");
     }
 }
@@ -172,10 +175,11 @@ fn a_quota_and_a_group_change_who_is_served_first() {
 #[test]
 fn a_change_of_what_the_log_does_not_have_is_named() {
     let history = in_groups();
-    let error = |change| selion_sim::from_log::compare(&history, &[Change::Policy(change)]).expect_err("not there");
+    let error =
+        |change| selion_sim::from_log::compare(&history, &[Change::Policy(change)], false).expect_err("not there");
     let told = error(PolicyChange::Quota("la".into(), 100)).to_string();
     assert_eq!(told, "no account is in the group `la` or below it; the groups with accounts are firm, lab/vision");
     assert_eq!(error(PolicyChange::Weight(account(99), 2)), NoSuch::Account { account: account(99) });
-    let request = selion_sim::from_log::compare(&history, &[Change::Request(1, Asked::AnyNode)]);
+    let request = selion_sim::from_log::compare(&history, &[Change::Request(1, Asked::AnyNode)], false);
     assert_eq!(request.expect_err("entry 1 opens the log"), NoSuch::Request { entry: 1 });
 }

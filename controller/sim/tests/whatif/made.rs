@@ -7,7 +7,7 @@ use selion_api::lease::{OnNodeLoss, Priority};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, MemberWant, Rate, SliceWant, TimeMs};
 use selion_market::{Group, Policy, Seat};
 use selion_sim::from_log::History;
-use selion_sim::world::{Fleet, HOUR, START, Work, World, account};
+use selion_sim::world::{Checked, Fleet, HOUR, Keep, START, Work, World, account};
 
 /// One token.
 pub const TOKEN: u64 = 1_000_000;
@@ -17,6 +17,24 @@ pub const START_MS: TimeMs = START;
 
 pub fn at(hours: u64) -> TimeMs {
     START.plus(hours * HOUR)
+}
+
+/// Made pools keep their log, and are asked about at every entry.
+pub const KEEP: Keep = Keep { log: true, opinion: true };
+
+/// The second opinion was asked, and agreed.
+#[track_caller]
+pub fn agreed(checked: Option<&Checked>) {
+    let checked = checked.expect("it was asked");
+    assert!(checked.entries > 0, "about something");
+    assert_eq!((checked.faults, checked.findings.as_slice()), (0, &[][..]));
+}
+
+/// The log of a made pool.
+#[track_caller]
+pub fn history(world: &World) -> History {
+    agreed(world.checked());
+    History::read(world.log().to_vec()).expect("its own rules")
 }
 
 /// Asks for `gpus` whole GPUs at up to `max_rate` each.
@@ -57,13 +75,13 @@ pub fn made() -> Made {
         leases.push(world.request(request, work).expect("taken"));
     }
     world.run_out(at(20));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     Made { history, leases: leases.try_into().expect("three") }
 }
 
 /// Two one-GPU nodes, the second at twice the price, and renters 1 to 3 with money.
 pub fn world() -> World {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet { rates: vec![Rate(TOKEN), Rate(2 * TOKEN)], ..Fleet::even(2, 1, "A100") });
     world.fund(&(1..=3).map(account).collect::<BTreeSet<Account>>());
     world
@@ -79,20 +97,20 @@ pub fn in_groups() -> History {
         accounts: vec![seat(1, "lab/vision"), seat(2, "firm")],
         ..Policy::default()
     };
-    let mut world = World::with_log(policy);
+    let mut world = World::keeping(policy, KEEP);
     world.add_fleet(&Fleet::even(2, 1, "A100"));
     world.fund(&(1..=3).map(account).collect());
     for (number, renter, hours) in [(1, 1, 40), (2, 3, 1), (3, 3, 1), (4, 1, 1), (5, 2, 1)] {
         world.request(ask(renter, number, 1, None, hours), Work::plain(hours * HOUR)).expect("taken");
     }
     world.run_out(at(60));
-    History::read(world.log().to_vec()).expect("its own rules")
+    history(&world)
 }
 
 /// Four GPUs on a node. Renter 1 holds three for 10 h; renter 2 wants all four and is booked; renter 3 wants one for
 /// 20 h, which would make renter 2 wait longer.
 pub fn kept() -> (History, LeaseId) {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet::even(1, 4, "A100"));
     world.fund(&(1..=3).map(account).collect());
     let mut last = LeaseId { seq: 0, index: 0 };
@@ -101,7 +119,7 @@ pub fn kept() -> (History, LeaseId) {
         last = world.request(request, Work::plain(hours * HOUR)).expect("taken");
     }
     world.run_out(at(60));
-    (History::read(world.log().to_vec()).expect("its own rules"), last)
+    (history(&world), last)
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use crate::made::agreed;
 use selion_api::lease::Priority;
 use selion_market::{Group, Policy};
 use selion_sim::Silent;
@@ -22,11 +23,15 @@ fn job(id: &str, user: &str, gpus: u32, submit_h: u64, run_h: u64) -> Job {
 
 fn setup(jobs: Vec<Job>, nodes: u32, gpus_per_node: u16) -> Setup {
     let policy = Policy::default();
-    Setup { jobs, nodes, gpus_per_node, model: "V100".into(), policy, resumes: true, rho: true }
+    Setup { jobs, nodes, gpus_per_node, model: "V100".into(), policy, resumes: true, rho: true, check: true }
 }
 
+/// Runs it, with a second opinion on every entry.
 fn go(setup: &Setup) -> Report {
-    run(setup, &Silent)
+    let report = run(setup, &Silent);
+    agreed(report.checked.as_ref());
+    assert_eq!(report.checked.as_ref().map(|checked| checked.entries), Some(report.entries));
+    report
 }
 
 /// 2 GPUs. At 0 h `a` takes one for 4 h; at 1 h `b` wants both for 2 h; at 5 h `c` wants one for 1 h.
