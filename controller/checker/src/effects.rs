@@ -2,6 +2,7 @@
 
 mod bills;
 mod grants;
+mod room;
 mod stops;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -138,8 +139,13 @@ impl<'a> Entry<'a> {
             LeaseState::Held => lease.attempt = attempt,
             _ => {}
         }
+        // Who was to wait again, and was released meanwhile, stops no later for that.
+        let goes_on = (from, to) == (LeaseState::Ending, LeaseState::Ending);
         lease.state = to;
         lease.since = now;
+        if !goes_on {
+            lease.until = now.plus(lease.lasts_ms(&self.book.policy));
+        }
     }
 
     /// A lease is born waiting, of the request that its id names.

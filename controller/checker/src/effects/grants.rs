@@ -10,7 +10,7 @@ use super::bills::cost_of;
 use super::{Entry, Gang};
 use crate::fair::{self, Shares};
 use crate::finding::{Broken, Rule, equal, holds, within};
-use crate::fleet::{Guest, Place, Taken};
+use crate::fleet::{Guest, Look, Place, Taken};
 use crate::leases::Part;
 use crate::line;
 
@@ -24,9 +24,7 @@ impl Entry<'_> {
             (lease.cost, lease.kept, lease.billed) = (0, 0, 0);
             (lease.active_since, lease.stopped_for) = (None, None);
         }
-        if self.book.booked == Some(id) {
-            self.book.booked = None;
-        }
+        self.book.booked = self.book.booked.filter(|(booked, _)| *booked != id);
         self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), passed });
     }
 
@@ -49,7 +47,7 @@ impl Entry<'_> {
             };
             let shares =
                 self.shares.get_or_insert_with(|| Shares::of(&book.fleet, &book.leases, &book.policy, book.now));
-            if line::comes_before((other, waiter), (id, lease), book.booked, shares) {
+            if line::comes_before((other, waiter), (id, lease), book.booked.map(|(id, _)| id), shares) {
                 passed.push((other, shares.key(waiter.request.renter), shares.key(lease.request.renter)));
             }
         }
@@ -74,19 +72,12 @@ impl Entry<'_> {
         let party = holds(Rule::Party, grant.renter == lease.request.renter && Some(grant.provider) == owner);
         let place = Place { node: grant.node, gpu: grant.gpu, slot: &grant.slot };
         let guest = Guest { lease: id, rank: grant.member, request: &lease.request, want };
-        let fits = book.fleet.admits(&place, &guest, &BTreeSet::new()).and_then(|(class, rate)| {
-            equal(Rule::Class, class as u64, grant.class as u64)?;
-            equal(Rule::Rate, rate.0, grant.rate.0)
-        });
-        let taken = Taken {
-            run: (id, grant.attempt, grant.member),
-            renter: grant.renter,
-            gpu: grant.gpu,
-            slot: grant.slot.clone(),
-            cpu_milli: want.cpu_milli,
-            ram_bytes: want.ram_bytes,
-            ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
-        };
+        let fits =
+            book.fleet.admits(&place, &guest, &Look { gone: &BTreeSet::new(), also: &[] }).and_then(|(class, rate)| {
+                equal(Rule::Class, class as u64, grant.class as u64)?;
+                equal(Rule::Rate, rate.0, grant.rate.0)
+            });
+        let taken = Taken::of((id, grant.attempt, grant.member), grant.renter, machine, &place, want);
         let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
         if let Some(shares) = &mut self.shares {
             shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
@@ -125,10 +116,12 @@ impl Entry<'_> {
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
         book.money.purse(renter).runs += cost;
         self.reserves.entry(renter).or_default().0 += cost;
+        let delays = self.delays_booking(gang.lease, end);
         let now_at = core::mem::replace(&mut self.at, gang.at);
         self.tell(Some(gang.lease), whole);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
+        self.tell(Some(gang.lease), delays);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
         for (id, need, have) in passed {
             self.tell(Some(id), Err(Broken { rule: Rule::Order, need: shown(need), have: shown(have) }));

@@ -11,6 +11,7 @@
 mod grants;
 #[path = "../../../market/tests/market/invariants.rs"]
 mod invariants;
+mod kept;
 mod lives;
 mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]
