@@ -13,6 +13,7 @@ use selion_api::lease::LeaseState;
 use selion_api::{Account, LeaseId, NodeId, Reason};
 use selion_market::{Effect, Input};
 
+use crate::bundle;
 use crate::check::{Checker, run_of};
 use crate::fair::Shares;
 use crate::finding::{Broken, Finding, Rule, Verdict, equal, holds, within};
@@ -155,7 +156,9 @@ impl<'a> Entry<'a> {
             return self.tell(Some(id), holds(Rule::Lease, false));
         };
         self.tell(Some(id), holds(Rule::Lease, here && to == LeaseState::Waiting && attempt == 0));
-        let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), self.book.now);
+        let grouped = !self.book.policy.groups.is_empty();
+        let size = if grouped { bundle::size(&self.book.fleet, &asked.request) } else { None };
+        let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), size, self.book.now);
         self.book.line.join(id, &lease);
         self.book.leases.insert(id, lease);
     }

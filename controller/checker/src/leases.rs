@@ -6,6 +6,8 @@ use selion_api::lease::LeaseState;
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Rate, Reason, TimeMs};
 use selion_market::Policy;
 
+use crate::bundle::Bundle;
+
 /// One member of the present run.
 #[derive(Clone)]
 pub(crate) struct Part {
@@ -21,6 +23,8 @@ pub(crate) struct Lease {
     pub request: LeaseRequest,
     /// Equal for requests between which only the order of service decides.
     pub alike: Hash32,
+    /// What it takes, if that is the same wherever it stands.
+    pub size: Option<Bundle>,
     pub state: LeaseState,
     pub attempt: u32,
     /// Members of the present run, by rank.
@@ -43,10 +47,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(request: LeaseRequest, alike: Hash32, since: TimeMs) -> Self {
+    pub(crate) fn new(request: LeaseRequest, alike: Hash32, size: Option<Bundle>, since: TimeMs) -> Self {
         Self {
             request,
             alike,
+            size,
             state: LeaseState::Waiting,
             attempt: 0,
             parts: Vec::new(),

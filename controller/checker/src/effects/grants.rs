@@ -1,6 +1,6 @@
 //! What must hold of a run that is granted.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::LeaseId;
@@ -8,7 +8,8 @@ use selion_market::Grant;
 
 use super::bills::cost_of;
 use super::{Entry, Gang};
-use crate::fair::{self, Shares};
+use crate::bundle::bundle;
+use crate::fair::Shares;
 use crate::finding::{Broken, Rule, equal, holds, within};
 use crate::fleet::{Guest, Look, Place, Taken};
 use crate::leases::Part;
@@ -39,7 +40,7 @@ impl Entry<'_> {
         if lease.request.members.len() > 1 && id.seq == self.seq {
             return Vec::new();
         }
-        let mut passed = Vec::new();
+        let (mut passed, mut between) = (Vec::new(), BTreeMap::new());
         for other in book.line.beside(id, lease) {
             let mut old = book.fleet.standing.range((other, 0, 0)..=(other, u32::MAX, u16::MAX));
             let Some(waiter) = book.leases.get(&other).filter(|_| old.next().is_none()) else {
@@ -47,7 +48,11 @@ impl Entry<'_> {
             };
             let shares =
                 self.shares.get_or_insert_with(|| Shares::of(&book.fleet, &book.leases, &book.policy, book.now));
-            if line::comes_before((other, waiter), (id, lease), book.booked.map(|(id, _)| id), shares) {
+            let size = lease.size.filter(|_| waiter.size == lease.size);
+            let theirs = waiter.request.renter;
+            let lies =
+                *between.entry((theirs, size)).or_insert_with(|| shares.between(theirs, lease.request.renter, size));
+            if line::comes_before((other, waiter), (id, lease), book.booked.map(|(id, _)| id), lies) {
                 passed.push((other, shares.key(waiter.request.renter), shares.key(lease.request.renter)));
             }
         }
@@ -80,7 +85,7 @@ impl Entry<'_> {
         let taken = Taken::of((id, grant.attempt, grant.member), grant.renter, machine, &place, want);
         let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
         if let Some(shares) = &mut self.shares {
-            shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
+            shares.take(grant.renter, bundle(gpu, &taken.slot, taken.cpu_milli, taken.ram_bytes));
         }
         let cost = cost_of(grant.rate.0, lease.request.duration_ms);
         self.tell(Some(id), party);

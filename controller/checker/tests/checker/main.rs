@@ -9,6 +9,7 @@
 )]
 
 mod grants;
+mod groups;
 #[path = "../../../market/tests/market/invariants.rs"]
 mod invariants;
 mod kept;

@@ -180,10 +180,20 @@ fn the_first_jobs_of_the_trace_all_end() {
         eprintln!("SKIPPED: no trace at {path}; set SELION_PHILLY");
         return;
     }
-    let mut jobs = Table::read(Path::new(&path)).and_then(|table| jobs(&table, false, &[])).expect("a trace");
-    assert_eq!(jobs.len(), 30_756, "184 jobs without a GPU are left out");
-    jobs.truncate(500);
-    let report = go(&Setup { rho: false, ..setup(jobs, 8, 8) });
+    let table = Table::read(Path::new(&path)).expect("a trace");
+    let mut plain = jobs(&table, false, &[]).expect("jobs");
+    assert_eq!(plain.len(), 30_756, "184 jobs without a GPU are left out");
+    plain.truncate(500);
+    let report = go(&Setup { rho: false, ..setup(plain, 8, 8) });
     assert_eq!((report.completed, report.jobs), (500, 500));
     assert!(report.utilisation <= 1.0 && report.utilisation > 0.3, "{}", report.utilisation);
+
+    // With classes, groups and quotas: stops, bookings and the order of the tree, under the eyes of the checker.
+    let mut grouped = jobs(&table, true, &["user".to_owned()]).expect("jobs");
+    grouped.truncate(400);
+    put_under(&mut grouped, "lab", &["vc_6214e9".to_owned(), "vc_ed69ec".to_owned()]).expect("they have jobs");
+    let group = |(path, quota_permille)| Group { path, weight: 1, quota_permille };
+    let policy = Policy { groups: quotas(&grouped, 600).into_iter().map(group).collect(), ..Policy::default() };
+    let report = go(&Setup { rho: false, policy, ..setup(grouped, 4, 8) });
+    assert!(report.groups.len() == 12 && report.preemptions > 0, "{} cut short", report.preemptions);
 }
