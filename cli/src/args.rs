@@ -179,8 +179,10 @@ mod tests {
             "selion -o json offers",
             "selion audit --rpc http://h:1 --pool 0x0101010101010101010101010101010101010101 --log f --json",
             "selion simulate philly --jobs j.csv --nodes 50 --gpus-per-node 8 --first 2000 --policy hold=5s --json",
-            "selion simulate log --from-log log.jsonl --change price=+10% --change hold=5s --all",
+            "selion simulate philly --jobs j.csv --group-by org,user --org lab=a,b --quotas 80% --policy quota.lab=40%",
+            "selion simulate log --from-log log.jsonl --change price=+10% --change hold=5s --all --check",
             "selion why lease-12-0 --at 2026-11-20T14:03:00Z --if max_rate=+10% --if wait=2h --log log.jsonl --json",
+            "selion why lease-12-0 --if price.A100=-20% --if policy.bookings=false --if quota.lab/vision=25%",
             "selion simulate openb --nodes n.csv --pods a.csv --pods b.csv --policy best-fit --seeds 2 --json",
             "selion simulate churn --nodes n.csv --pods a.csv --load 0.9,1.0,1.1,1.3 --lives trace --discipline queue \
              --bookings --policy fgd --seeds 3 --json",

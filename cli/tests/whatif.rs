@@ -10,7 +10,7 @@ use selion_api::rest::LoggedEntry;
 use selion_api::slice::SliceWant;
 use selion_api::{Hash32, LeaseId, Rate};
 use selion_log::{Entry, leaf_hash, root};
-use selion_sim::world::{Fleet, HOUR, START, Work, World, account};
+use selion_sim::world::{Fleet, HOUR, Keep, START, Work, World, account};
 use serde_json::Value;
 
 const TOKEN: u64 = 1_000_000;
@@ -27,7 +27,7 @@ fn json(bytes: &[u8]) -> Value {
 
 /// Node 1 asks 1.00 and is taken for three hours; node 2 asks 2.00, and the second renter pays no more than 1.90.
 fn made(home: &Path) -> [LeaseId; 2] {
-    let mut world = World::with_log(Default::default());
+    let mut world = World::keeping(Default::default(), Keep { log: true, opinion: true });
     world.add_fleet(&Fleet { rates: vec![Rate(TOKEN), Rate(2 * TOKEN)], ..Fleet::even(2, 1, "A100") });
     world.fund(&(1..=2).map(account).collect());
     let mut leases = Vec::new();
@@ -87,6 +87,10 @@ fn why_says_what_was_too_dear_and_what_a_tenth_more_would_have_done() {
         (Some(0), Some("2000000"))
     );
 
+    let pool =
+        json(&run(home.path(), &["why", &second, "--log", "log.jsonl", "--if", "price.A100=-50%", "--json"]).stdout);
+    assert_eq!((pool["what_if"]["after"]["waited_ms"].as_u64(), pool["what_if"]["from"].as_u64()), (Some(0), Some(0)));
+
     let plain = run(home.path(), &["why", &second, "--log", "log.jsonl", "--at", "2001-09-09T03:00:00Z"]);
     let text = String::from_utf8_lossy(&plain.stdout).into_owned();
     assert!(text.contains(&format!("{second} at 2001-09-09 03:00:00Z")) && text.contains("price_above_max"), "{text}");
@@ -97,11 +101,13 @@ fn a_question_that_cannot_be_answered_says_what_to_do() {
     let home = tempfile::tempdir().expect("a folder");
     let [_, second] = made(home.path()).map(|lease| lease.to_string());
     std::fs::write(home.path().join("few.csv"), "id,user\n1,u\n").expect("written");
-    let table: [(&[&str], i32, &str); 6] = [
+    let table: [(&[&str], i32, &str); 8] = [
         (&["why", "lease-1-0", "--log", "log.jsonl"], 3, "the log knows no lease lease-1-0"),
         (&["why", &second, "--log", "log.jsonl", "--at", "2001-01-01T00:00:00Z"], 2, "ask for a time from 2001-09-09"),
         (&["why", &second, "--log", "nowhere.jsonl"], 9, "nowhere.jsonl"),
         (&["why", &second, "--log", "."], 2, "holds no selion.db"),
+        (&["why", &second, "--log", "log.jsonl", "--if", "price.H100=-20%"], 2, "the log has the models A100"),
+        (&["simulate", "log", "--from-log", "log.jsonl", "--change", "quota.lab=9%"], 2, "no account is in the group"),
         (&["simulate", "philly", "--jobs", "few.csv"], 2, "no column `job_id`"),
         (&["simulate", "philly", "--jobs", "none.csv"], 2, "none.csv"),
     ];
@@ -128,6 +134,9 @@ fn a_lower_price_is_tried_out_on_a_log() {
     let told = json(&run(home.path(), &[&words[..], &["--json"]].concat()).stdout);
     assert_eq!(told["lines"][1]["after"]["waited_ms"], 0);
     assert_eq!(told["reproduced"], 2);
+    assert!(told.get("checked").is_none(), "nobody asked");
+    let text = String::from_utf8_lossy(&run(home.path(), &[&words[..], &["--check"]].concat()).stdout).into_owned();
+    assert!(text.contains("\nchecked: ") && text.contains(" entries"), "{text}");
 }
 
 #[test]
@@ -144,4 +153,26 @@ fn a_small_trace_is_run_from_the_command_line() {
     assert_eq!((told["completed"].as_u64(), told["makespan_h"].as_f64()), (Some(3), Some(7.0)));
     let text = String::from_utf8_lossy(&run(home.path(), &words).stdout).into_owned();
     assert!(text.contains("WAIT MEAN") && text.contains("rho = T_shared / T_ideal"), "{text}");
+    assert!(!text.contains("GROUP"), "{text}");
+
+    let told = json(&run(home.path(), &[&words[..], &["--check", "--json"]].concat()).stdout);
+    assert_eq!((&told["checked"]["entries"], told["checked"]["faults"].as_u64()), (&told["entries"], Some(0)));
+
+    let tree = ["--group-by", "user", "--org", "lab=u", "--quotas", "50%", "--policy", "quota.lab=40%"];
+    let told = json(&run(home.path(), &[&words[..], &tree, &["--json"]].concat()).stdout);
+    let groups = told["groups"].as_array().expect("groups").iter();
+    let groups: Vec<_> = groups.map(|group| (&group["path"], &group["quota_permille"], &group["jobs"])).collect();
+    assert_eq!(serde_json::json!(groups), serde_json::json!([["lab", 400, 2], ["lab/u", 0, 2], ["v", 222, 1]]));
+    let text = String::from_utf8_lossy(&run(home.path(), &[&words[..], &tree].concat()).stdout).into_owned();
+    assert!(text.contains("BELOW QUOTA"), "{text}");
+    let table: [(&[&str], &str); 3] = [
+        (&["--group-by", "user", "--policy", "quota.lab=40%"], "no job is of the group `lab`; the groups are u, v"),
+        (&["--group-by", "vc"], "no column `vc`"),
+        (&["--policy", "price=-10%"], "is not a change of the policy"),
+    ];
+    for (more, says) in table {
+        let done = run(home.path(), &[&words[..], more].concat());
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && text.contains(says), "{more:?}: {text}");
+    }
 }

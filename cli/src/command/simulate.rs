@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use selion_sim::world::Checked;
 use selion_sim::{Progress, SimError};
 
 use super::{simulate_churn, simulate_load, simulate_log, simulate_mig, simulate_openb, simulate_philly};
@@ -109,6 +110,21 @@ impl From<SimError> for Failure {
             SimError::Nothing { what, next } => Self::new(Exit::Usage, "usage", what, next),
         }
     }
+}
+
+/// Fails if a second opinion was asked and did not agree with every entry.
+pub fn agreed(checked: Option<&Checked>) -> Done {
+    let Some(checked) = checked.filter(|checked| checked.faults > 0) else {
+        return Ok(());
+    };
+    let Checked { entries, faults, findings } = checked;
+    let said = format!("the checker finds {faults} faults in {entries} entries; the first: {}", findings.join("; "));
+    Err(Failure::new(Exit::Failure, "checker_disagrees", said, "a fault of this release: report it with these words"))
+}
+
+/// The line that says that it was asked.
+pub fn checked_line(checked: Option<&Checked>) -> String {
+    checked.map(|checked| format!("\nchecked: {} entries", checked.entries)).unwrap_or_default()
 }
 
 /// A figure with two decimals.

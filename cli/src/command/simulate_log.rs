@@ -2,8 +2,9 @@
 
 use selion_sim::from_log::{Change, Comparison, Fate, Line, compare};
 
+use super::simulate::{agreed, checked_line};
 use crate::change::change;
-use crate::failure::Done;
+use crate::failure::{Done, Failure};
 use crate::logged;
 use crate::output::Output;
 use crate::unit::{show_elapsed, show_money};
@@ -15,12 +16,15 @@ pub struct Args {
     /// profile's controller]
     #[arg(long, value_name = "URL|FILE|DIR")]
     from_log: Option<String>,
-    /// What is otherwise: price=+10%, price.NODE=-20%, weight.ACCOUNT=3, hold=10s, .. (repeatable)
+    /// What is otherwise: price=+10%, price.MODEL=-20%, weight.ACCOUNT=3, quota.GROUP=25%, hold=10s, .. (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = change, required = true)]
     change: Vec<Change>,
     /// Shows also leases to which the change makes no difference
     #[arg(long)]
     all: bool,
+    /// Asks a second opinion about every entry of both runs: a checker with books of its own
+    #[arg(long)]
+    check: bool,
     /// The same as --output json
     #[arg(long)]
     pub json: bool,
@@ -29,7 +33,9 @@ pub struct Args {
 /// Runs it twice and shows the difference.
 pub async fn main(out: Output, args: Args) -> Done {
     let history = logged::history(args.from_log.as_deref()).await?;
-    let told = tokio::task::block_in_place(|| compare(&history, &args.change));
+    let told = tokio::task::block_in_place(|| compare(&history, &args.change, args.check));
+    let told = told.map_err(|error| Failure::usage(error, "name something that is in the log"))?;
+    agreed(told.checked.as_ref())?;
     out.show(&told, |told| human(out, told, args.all))
 }
 
@@ -62,6 +68,7 @@ fn human(out: Output, told: &Comparison, all: bool) -> String {
         "\nthe model without the change starts {} of the log's {} started leases on the same nodes within a second",
         told.reproduced, told.started_in_log
     ));
+    text.push_str(&checked_line(told.checked.as_ref()));
     for note in told.notes {
         text.push_str(&format!("\nnote: {note}"));
     }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use selion_sim::csv::Table;
-use selion_sim::from_log::{Change, policy};
-use selion_sim::philly::{ClassReport, Report, Setup, Worst, jobs, run};
+use selion_sim::from_log::{Change, PolicyChange, policy};
+use selion_sim::philly::{ClassReport, GroupReport, Report, Setup, Worst, check, jobs, put_under, quotas, run};
 use selion_sim::{Progress, SimError};
 
-use crate::change::change;
+use super::simulate::{agreed, checked_line};
+use crate::change::{group, permille, rule};
 use crate::failure::{Done, Failure, chain};
 use crate::output::Output;
 
@@ -37,9 +38,19 @@ pub struct Args {
     /// Only the first so many jobs
     #[arg(long, value_name = "N")]
     first: Option<usize>,
-    /// A number of the operator's: hold=10s, prepare=10m, .. (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", value_parser = change)]
+    /// A number of the operator's: hold=10s, bookings=false, weight.GROUP=3, quota.GROUP=25%, .. (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = rule)]
     policy: Vec<Change>,
+    /// Puts users in groups named by these columns, the top one first: `user` alone makes a group of each
+    #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
+    group_by: Vec<String>,
+    /// Puts top groups under another one: lab=vc_a,vc_b (repeatable)
+    #[arg(long, value_name = "ORG=GROUP,..", value_parser = org, requires = "group_by")]
+    org: Vec<Org>,
+    /// Guarantees each top group its part of so much of the pool, by the GPU time that it asks for; quota.GROUP
+    /// overrides it
+    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "group_by")]
+    quotas: Option<u16>,
     /// Takes the column job_type as class of priority: `strict` jobs may stop others, `best` ones may be stopped
     #[arg(long)]
     classes: bool,
@@ -49,6 +60,9 @@ pub struct Args {
     /// Leaves out finish-time fairness, for which each user's jobs are run alone as well
     #[arg(long)]
     no_rho: bool,
+    /// Asks a second opinion about every entry: a checker with books of its own (not about the runs for fairness)
+    #[arg(long)]
+    check: bool,
     /// The same as --output json
     #[arg(long)]
     pub json: bool,
@@ -65,12 +79,13 @@ pub fn main(out: Output, args: Args) -> Done {
     let bar = Bar::new(out);
     let report = run(&setup, &bar);
     bar.0.finish_and_clear();
+    agreed(report.checked.as_ref())?;
     out.show(&report, |report| human(out, report))
 }
 
 fn setup(args: Args) -> Result<Setup, SimError> {
     let table = Table::read(&args.jobs)?;
-    let mut jobs = jobs(&table, args.classes)?;
+    let mut jobs = jobs(&table, args.classes, &args.group_by)?;
     if let Some(hours) = args.hours {
         jobs.retain(|job| job.submit_ms < hours.saturating_mul(HOUR_MS));
     }
@@ -81,15 +96,41 @@ fn setup(args: Args) -> Result<Setup, SimError> {
         let what = format!("{}: no job is left by --hours and --first", args.jobs.display());
         return Err(SimError::Nothing { what, next: "raise them" });
     }
+    for Org { name, groups } in &args.org {
+        put_under(&mut jobs, name, groups)?;
+    }
+    let promised = args.quotas.map(|permille| quotas(&jobs, permille)).unwrap_or_default();
+    let promised = promised.into_iter().map(|(path, permille)| Change::Policy(PolicyChange::Quota(path, permille)));
+    let policy = policy(&promised.chain(args.policy).collect::<Vec<_>>());
+    check(&jobs, &policy)?;
     Ok(Setup {
         jobs,
         nodes: args.nodes,
         gpus_per_node: args.gpus_per_node,
         model: args.model,
-        policy: policy(&args.policy),
+        policy,
         resumes: !args.no_checkpoints,
         rho: !args.no_rho,
+        check: args.check,
     })
+}
+
+/// `lab=vc_a,vc_b`.
+#[derive(Clone, Debug)]
+struct Org {
+    name: String,
+    groups: Vec<String>,
+}
+
+fn org(text: &str) -> Result<Org, String> {
+    let (name, groups) =
+        text.split_once('=').ok_or_else(|| format!("`{text}` names no groups; write lab=vc_a,vc_b"))?;
+    let groups = groups.split(',').map(group).collect::<Result<Vec<String>, String>>()?;
+    Ok(Org { name: group(name)?, groups })
+}
+
+fn percent(text: &str) -> Result<u16, String> {
+    permille(text).ok_or_else(|| format!("`{text}` is not a part of the pool; write 80% or 12.5%"))
 }
 
 struct Bar(ProgressBar);
@@ -119,7 +160,6 @@ impl Progress for Bar {
 }
 
 fn human(out: Output, report: &Report) -> String {
-    let per_cent = |part: f64| format!("{:.1} %", part * 100.0);
     let mut text = format!(
         "{} jobs of {} users on {} nodes with {} GPUs, load {:.2}\n",
         report.jobs, report.users, report.nodes, report.gpus, report.load
@@ -142,11 +182,56 @@ fn human(out: Output, report: &Report) -> String {
         report.classes.iter().map(row).collect(),
         "no jobs",
     ));
+    if !report.groups.is_empty() {
+        text.push('\n');
+        text.push_str(&out.table(GROUP_HEAD, report.groups.iter().map(group_row).collect(), ""));
+    }
     if report.classes.iter().any(|class| class.rho.is_some()) {
         text.push_str(&format!("\n{}", report.rho_is));
     }
     text.push_str(&format!("\n{} entries, State {}", report.entries, report.digest));
+    text.push_str(&checked_line(report.checked.as_ref()));
     text
+}
+
+fn per_cent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+const GROUP_HEAD: [&str; 13] = [
+    "GROUP",
+    "WEIGHT",
+    "QUOTA",
+    "JOBS",
+    "NEVER",
+    "ASKED",
+    "HELD",
+    "WANTING",
+    "HELD THEN",
+    "BELOW QUOTA",
+    "WAIT MEAN",
+    "P95",
+    "RHO P50",
+];
+
+fn group_row(group: &GroupReport) -> [String; 13] {
+    let minutes = |pick: fn(&Worst) -> f64| group.wait_min.map(|wait| minutes(pick(&wait))).unwrap_or_default();
+    let quota = f64::from(group.quota_permille) / 1_000.0;
+    [
+        group.path.clone(),
+        group.weight.to_string(),
+        if group.quota_permille > 0 { per_cent(quota) } else { String::new() },
+        group.jobs.to_string(),
+        group.never_started.to_string(),
+        per_cent(group.asked),
+        per_cent(group.held),
+        format!("{:.1}h", group.wanting_h),
+        group.held_wanting.map(per_cent).unwrap_or_default(),
+        if group.quota_permille > 0 { format!("{:.1}h", group.below_quota_h) } else { String::new() },
+        minutes(|wait| wait.mean),
+        minutes(|wait| wait.p95),
+        group.rho.map(|rho| format!("{:.2}", rho.p50)).unwrap_or_default(),
+    ]
 }
 
 fn row(class: &ClassReport) -> [String; 10] {

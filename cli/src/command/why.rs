@@ -1,4 +1,4 @@
-//! `selion why`: what held a lease up, and what would have happened had it asked otherwise.
+//! `selion why`: what held a lease up, and what would have happened had something been otherwise.
 
 use selion_api::{LeaseId, TimeMs};
 use selion_sim::why::{Answer, If, WhatIf, WhyError, what_if, why};
@@ -20,7 +20,8 @@ pub struct Args {
     /// The time in question, UTC [default: the end of its last wait]
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<TimeMs>,
-    /// What it could have asked for instead: max_rate=+10%, wait=2h, model=any, .. (repeatable)
+    /// What could have been otherwise: max_rate=+10%, wait=2h, model=any, .. in its request; price.MODEL=-20%,
+    /// policy.bookings=false, quota.GROUP=25%, .. in the pool (repeatable)
     #[arg(long = "if", value_name = "NAME=VALUE", value_parser = if_asked)]
     otherwise: Vec<If>,
     /// The log: a controller's URL, a file with one published entry a line, or a data directory [default: the
@@ -76,6 +77,7 @@ fn failure(error: WhyError) -> Failure {
         }
         WhyError::Forgotten { .. } => Failure::usage(error, "ask for an earlier time, or leave --at out"),
         WhyError::NoMaxRate { .. } => Failure::usage(error, "write a rate, as in --if max_rate=0.80"),
+        WhyError::NoSuch(_) => Failure::usage(error, "name something that is in the log"),
     }
 }
 
@@ -123,9 +125,15 @@ fn otherwise(told: &WhatIf) -> String {
     };
     let mut text = format!("\nin the log it {}", fate(&told.real));
     text.push_str(&format!("\nthe model without a change: {}", fate(&told.before)));
-    text.push_str(&format!("\nhad it asked so:            {}", fate(&told.after)));
+    let had = if told.from == 0 { "had it been so:            " } else { "had it asked so:           " };
+    text.push_str(&format!("\n{had} {}", fate(&told.after)));
     if let Some(rate) = told.rate_after {
         text.push_str(&format!(", for {} an hour", show_money(rate.0)));
+    }
+    if told.from == 0 {
+        text.push_str(
+            "\nnote: the pool was so from the first entry on, for everybody: both runs are the model's from there",
+        );
     }
     for note in told.notes {
         text.push_str(&format!("\nnote: {note}"));

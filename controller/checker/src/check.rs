@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use selion_api::agent::{Fence, Report};
+use selion_api::lease::LeaseState;
 use selion_api::{Address, LeaseId, MemberWant, TimeMs};
 use selion_market::input::RULES;
 use selion_market::{Effect, Input, Policy, Stamp};
@@ -30,7 +31,8 @@ pub struct Checker {
     pub(crate) leases: BTreeMap<LeaseId, Lease>,
     pub(crate) line: Line,
     pub(crate) money: Money,
-    pub(crate) booked: Option<LeaseId>,
+    /// For whom room is kept, and for when.
+    pub(crate) booked: Option<(LeaseId, TimeMs)>,
 }
 
 impl Checker {
@@ -79,6 +81,10 @@ impl Checker {
             Input::Opened { delegate, policy } => {
                 self.fence = stamp.fence;
                 self.policy = policy.clone();
+                // Agents get their full time again; what is active goes on to its own end.
+                for lease in self.leases.values_mut().filter(|lease| lease.state != LeaseState::Active) {
+                    lease.until = self.now.plus(lease.lasts_ms(policy));
+                }
                 if self.delegate != *delegate {
                     self.delegate = *delegate;
                     self.money.forget_keys();

@@ -2,6 +2,7 @@
 
 mod bills;
 mod grants;
+mod room;
 mod stops;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,7 @@ use selion_api::lease::LeaseState;
 use selion_api::{Account, LeaseId, NodeId, Reason};
 use selion_market::{Effect, Input};
 
+use crate::bundle;
 use crate::check::{Checker, run_of};
 use crate::fair::Shares;
 use crate::finding::{Broken, Finding, Rule, Verdict, equal, holds, within};
@@ -138,8 +140,13 @@ impl<'a> Entry<'a> {
             LeaseState::Held => lease.attempt = attempt,
             _ => {}
         }
+        // Who was to wait again, and was released meanwhile, stops no later for that.
+        let goes_on = (from, to) == (LeaseState::Ending, LeaseState::Ending);
         lease.state = to;
         lease.since = now;
+        if !goes_on {
+            lease.until = now.plus(lease.lasts_ms(&self.book.policy));
+        }
     }
 
     /// A lease is born waiting, of the request that its id names.
@@ -149,7 +156,9 @@ impl<'a> Entry<'a> {
             return self.tell(Some(id), holds(Rule::Lease, false));
         };
         self.tell(Some(id), holds(Rule::Lease, here && to == LeaseState::Waiting && attempt == 0));
-        let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), self.book.now);
+        let grouped = !self.book.policy.groups.is_empty();
+        let size = if grouped { bundle::size(&self.book.fleet, &asked.request) } else { None };
+        let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), size, self.book.now);
         self.book.line.join(id, &lease);
         self.book.leases.insert(id, lease);
     }

@@ -69,7 +69,8 @@ rules! {
     Order "order" "Nobody with an equal want, who could pay, waits while one who comes after him is served."
     Preempt "preempt" "Only what ran long enough is stopped, only for a waiting lease of a higher class."
     Minimal "minimal" "Nobody is stopped who could have stayed."
-    Booking "booking" "Room is booked for a lease that waits, for no time that is past, and one at a time."
+    Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
+    Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }
 
 /// A rule that does not hold.
@@ -82,7 +83,7 @@ pub struct Finding {
     /// Which rule.
     pub rule: Rule,
     /// The lease that is concerned, if one is. For [`Rule::Order`] the one that was passed over, for
-    /// [`Rule::Minimal`] the one that could have stayed.
+    /// [`Rule::Minimal`] the one that could have stayed. [`Rule::Backfill`] needs the booked time and has the end.
     pub lease: Option<LeaseId>,
     /// What the rule asks for, in the unit of what it is about.
     pub need: u64,

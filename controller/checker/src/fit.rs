@@ -42,7 +42,7 @@ pub(crate) fn answers(want: &SliceWant, slot: &Slot) -> bool {
     }
 }
 
-/// Every slot of an empty GPU that answers the want.
+/// Every slot of an empty GPU that answers the want, from the first slice on.
 pub(crate) fn answers_on(gpu: &GpuSpec, want: &SliceWant) -> Vec<Slot> {
     match want {
         SliceWant::Whole => alloc::vec![Slot::Whole],
@@ -51,7 +51,8 @@ pub(crate) fn answers_on(gpu: &GpuSpec, want: &SliceWant) -> Vec<Slot> {
         }
         SliceWant::Mig { profile } => known(gpu, profile).map_or_else(Vec::new, |(_, known)| {
             let at = |start: &u8| Slot::Mig { profile: profile.clone(), start: *start, size: known.size };
-            known.starts.iter().map(at).collect()
+            let starts: BTreeSet<u8> = known.starts.iter().copied().collect();
+            starts.iter().map(at).collect()
         }),
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Machine {
     pub owner: Option<Account>,
     offer: Option<Hash32>,
     pub spec: Option<NodeSpec>,
+    /// Hash of `spec`.
+    shown: Option<Hash32>,
     linked: bool,
     paused: bool,
     /// What the effects said last. A node of which they said nothing takes leases.
@@ -73,6 +75,38 @@ pub(crate) struct Guest<'a> {
     pub rank: u16,
     pub request: &'a LeaseRequest,
     pub want: &'a MemberWant,
+}
+
+/// Runs, by lease and attempt.
+pub(crate) type Runs = BTreeSet<(LeaseId, u32)>;
+
+/// What counts otherwise than it is.
+pub(crate) struct Look<'a> {
+    /// Runs that count as gone.
+    pub gone: &'a Runs,
+    /// What counts as taken on the node too.
+    pub also: &'a [Taken],
+}
+
+impl Taken {
+    /// What `run` takes of a machine for a want.
+    pub(crate) fn of(
+        run: Run,
+        renter: Account,
+        machine: Option<&Machine>,
+        place: &Place<'_>,
+        want: &MemberWant,
+    ) -> Self {
+        let spec = machine.and_then(|machine| machine.spec.as_ref());
+        Self {
+            run,
+            renter,
+            gpu: place.gpu,
+            slot: place.slot.clone(),
+            beside: want.beside(),
+            ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
+        }
+    }
 }
 
 impl Fleet {
@@ -126,6 +160,7 @@ impl Fleet {
     pub(crate) fn linked(&mut self, spec: &NodeSpec) {
         let machine = self.touch(spec.node);
         machine.linked = true;
+        machine.shown = Some(spec.hash());
         machine.spec = Some(spec.clone());
     }
 
@@ -150,17 +185,18 @@ impl Fleet {
             && !machine.paused
             && self.stakes.get(&owner).is_some_and(|stake| *stake >= terms.min_stake)
             && spec.provider == owner
-            && machine.offer == Some(spec.hash())
+            && machine.offer.is_some()
+            && machine.offer == machine.shown
             && (terms.allow_unsandboxed || spec.sandbox != Sandbox::None)
             && spec.gpus.iter().any(|gpu| terms.allow_simulated || !gpu.simulated)
     }
 
-    /// Whether the guest may stand there, when leases of `without` are gone; with the class and the ask on offer.
+    /// Whether the guest may stand there, as `look` has it; with the class and the ask on offer.
     pub(crate) fn admits(
         &self,
         place: &Place<'_>,
         guest: &Guest<'_>,
-        without: &BTreeSet<LeaseId>,
+        look: &Look<'_>,
     ) -> Result<(IsolationClass, Rate), Broken> {
         let missing = |rule| Broken { rule, need: 1, have: 0 };
         let machine = self.machines.get(&place.node).ok_or_else(|| missing(Rule::Schedulable))?;
@@ -178,7 +214,8 @@ impl Fleet {
         holds(Rule::Class, !gpu.simulated || self.terms.as_ref().is_some_and(|terms| terms.allow_simulated))?;
         within(Rule::MaxRate, rate.0, request.max_rate.map_or(u64::MAX, |max| max.0))?;
 
-        let others = || machine.taken.iter().filter(|taken| !without.contains(&taken.run.0));
+        let stays = |taken: &&Taken| look.gone.is_empty() || !look.gone.contains(&(taken.run.0, taken.run.1));
+        let others = || machine.taken.iter().filter(stays).chain(look.also);
         let rules = [Rule::Cpu, Rule::Ram, Rule::Disk, Rule::Net];
         for (at, (rule, has)) in rules.into_iter().zip(spec.beside()).enumerate() {
             let of = |beside: Beside| u128::from(beside.get(at).copied().unwrap_or(u64::MAX));
@@ -196,15 +233,35 @@ impl Fleet {
         Ok((class, rate))
     }
 
-    /// True if the guest fits anywhere when leases of `without` are gone.
-    pub(crate) fn has_room(&self, guest: &Guest<'_>, without: &BTreeSet<LeaseId>) -> bool {
-        self.machines.iter().filter(|(_, machine)| self.open(machine)).any(|(node, machine)| {
-            machine.spec.iter().flat_map(|spec| &spec.gpus).any(|gpu| {
-                fit::answers_on(gpu, &guest.want.slice)
-                    .iter()
-                    .any(|slot| self.admits(&Place { node: *node, gpu: gpu.gpu, slot }, guest, without).is_ok())
-            })
-        })
+    /// For how many guests like this one there is room, and on which nodes, when the runs of `gone` are gone; counted
+    /// until there is room for `most` on `spread` nodes. Equal guests stand in each other's way no more than they must,
+    /// so the first place that is free is as good as any.
+    pub(crate) fn room_for(
+        &self,
+        guest: &Guest<'_>,
+        gone: &Runs,
+        (most, spread): (usize, usize),
+    ) -> (usize, BTreeSet<NodeId>) {
+        let (mut room, mut nodes) = (0, BTreeSet::new());
+        // Nobody's: it bars none of the guest's own members.
+        let nobody = (LeaseId { seq: u64::MAX, index: 0 }, 0, 0);
+        for (node, machine) in self.machines.iter().filter(|(_, machine)| self.open(machine)) {
+            let mut also: Vec<Taken> = Vec::new();
+            for gpu in machine.spec.iter().flat_map(|spec| &spec.gpus) {
+                for slot in fit::answers_on(gpu, &guest.want.slice) {
+                    let place = Place { node: *node, gpu: gpu.gpu, slot: &slot };
+                    while also.len() < most && self.admits(&place, guest, &Look { gone, also: &also }).is_ok() {
+                        also.push(Taken::of(nobody, guest.request.renter, Some(machine), &place, guest.want));
+                    }
+                }
+            }
+            room += also.len();
+            nodes.extend((!also.is_empty()).then_some(*node));
+            if room >= most && nodes.len() >= spread {
+                break;
+            }
+        }
+        (room, nodes)
     }
 
     /// Puts a run's member on a node.

@@ -4,6 +4,9 @@ use alloc::vec::Vec;
 
 use selion_api::lease::LeaseState;
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Rate, Reason, TimeMs};
+use selion_market::Policy;
+
+use crate::bundle::Bundle;
 
 /// One member of the present run.
 #[derive(Clone)]
@@ -20,6 +23,8 @@ pub(crate) struct Lease {
     pub request: LeaseRequest,
     /// Equal for requests between which only the order of service decides.
     pub alike: Hash32,
+    /// What it takes, if that is the same wherever it stands.
+    pub size: Option<Bundle>,
     pub state: LeaseState,
     pub attempt: u32,
     /// Members of the present run, by rank.
@@ -33,6 +38,8 @@ pub(crate) struct Lease {
     pub active_since: Option<TimeMs>,
     /// Since when it is in its state.
     pub since: TimeMs,
+    /// When its state ends by itself, while it holds something.
+    pub until: TimeMs,
     /// Why the last run was stopped.
     pub stopped: Option<Reason>,
     /// For whom it is to be stopped.
@@ -40,10 +47,11 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(request: LeaseRequest, alike: Hash32, since: TimeMs) -> Self {
+    pub(crate) fn new(request: LeaseRequest, alike: Hash32, size: Option<Bundle>, since: TimeMs) -> Self {
         Self {
             request,
             alike,
+            size,
             state: LeaseState::Waiting,
             attempt: 0,
             parts: Vec::new(),
@@ -52,6 +60,7 @@ impl Lease {
             billed: 0,
             active_since: None,
             since,
+            until: since,
             stopped: None,
             stopped_for: None,
         }
@@ -60,6 +69,34 @@ impl Lease {
     /// True if it waits because a node under it was lost.
     pub(crate) fn is_broken(&self) -> bool {
         self.attempt > 0 && self.stopped == Some(Reason::NodeLost)
+    }
+
+    /// How long its state lasts at most.
+    pub(crate) fn lasts_ms(&self, policy: &Policy) -> u64 {
+        match self.state {
+            LeaseState::Held => policy.hold_ms,
+            LeaseState::Preparing => policy.prepare_ms,
+            LeaseState::Starting => policy.start_ms,
+            LeaseState::Active => self.request.duration_ms,
+            LeaseState::Ending => policy.ending_ms,
+            LeaseState::Waiting | LeaseState::Ended => 0,
+        }
+    }
+
+    /// When all that its present run holds is free at the latest, if its agents answer in time. `None` if it has no run:
+    /// what is still held of an old one may stay for ever.
+    pub(crate) fn free_by(&self, policy: &Policy) -> Option<TimeMs> {
+        let Policy { prepare_ms, start_ms, ending_ms, .. } = *policy;
+        let all = [prepare_ms, start_ms, self.request.duration_ms, ending_ms];
+        let passed = match self.state {
+            LeaseState::Waiting | LeaseState::Ended => return None,
+            LeaseState::Held => 0,
+            LeaseState::Preparing => 1,
+            LeaseState::Starting => 2,
+            LeaseState::Active => 3,
+            LeaseState::Ending => 4,
+        };
+        Some(all.into_iter().skip(passed).fold(self.until, TimeMs::plus))
     }
 
     pub(crate) fn may_go(&self, to: LeaseState) -> bool {

@@ -6,7 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use selion_api::lease::{OnNodeLoss, Priority};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest};
 
-use crate::fair::{Between, Shares};
+use crate::fair::Between;
 use crate::leases::Lease;
 
 /// Leases that wait, by what they ask for.
@@ -49,12 +49,12 @@ impl Line {
 }
 
 /// True if `first` is to be served before `second`, who asks for the same: the higher class; in it who has the
-/// booking; then the repair of what was broken; then the smaller share; then age.
+/// booking; then the repair of what was broken; then who is within a quota; then the smaller share; then age.
 pub(crate) fn comes_before(
     (first, one): (LeaseId, &Lease),
     (second, other): (LeaseId, &Lease),
     booked: Option<LeaseId>,
-    shares: &Shares,
+    between: Between,
 ) -> bool {
     if one.request.priority != other.request.priority {
         return one.request.priority > other.request.priority;
@@ -64,7 +64,7 @@ pub(crate) fn comes_before(
     }
     match (one.attempt > 0, other.attempt > 0) {
         (true, false) => one.is_broken(),
-        (false, false) => match shares.between(one.request.renter, other.request.renter) {
+        (false, false) => match between {
             Between::Before => true,
             Between::Same => first < second,
             Between::Unclear => false,

@@ -21,9 +21,9 @@ pub struct Row<'a> {
 
 /// A column that is there.
 #[derive(Clone, Copy, Debug)]
-pub struct Column {
+pub struct Column<'n> {
     at: usize,
-    name: &'static str,
+    name: &'n str,
 }
 
 impl Table {
@@ -76,16 +76,16 @@ impl Table {
     /// # Errors
     ///
     /// There is none of that name.
-    pub fn column(&self, name: &'static str) -> Result<Column, SimError> {
+    pub fn column<'n>(&self, name: &'n str) -> Result<Column<'n>, SimError> {
         self.find(name).ok_or_else(|| SimError::NoColumn {
             path: self.path.clone(),
-            column: name,
+            column: name.to_owned(),
             found: self.header.join(", "),
         })
     }
 
     /// A column by name, if it is there.
-    pub fn find(&self, name: &'static str) -> Option<Column> {
+    pub fn find<'n>(&self, name: &'n str) -> Option<Column<'n>> {
         self.header.iter().position(|cell| cell == name).map(|at| Column { at, name })
     }
 
@@ -97,7 +97,7 @@ impl Table {
 
 impl<'a> Row<'a> {
     /// What stands in `column`.
-    pub fn text(self, column: Column) -> &'a str {
+    pub fn text(self, column: Column<'_>) -> &'a str {
         &self.table.rows[self.at][column.at]
     }
 
@@ -113,7 +113,7 @@ impl<'a> Row<'a> {
     /// It is not a number, or not a good one.
     pub fn number<T: std::str::FromStr + Copy>(
         self,
-        column: Column,
+        column: Column<'_>,
         wanted: &'static str,
         good: impl Fn(T) -> bool,
     ) -> Result<T, SimError> {
@@ -122,11 +122,11 @@ impl<'a> Row<'a> {
     }
 
     /// The fault of what stands in `column`.
-    pub fn fault(self, column: Column, wanted: &'static str) -> SimError {
+    pub fn fault(self, column: Column<'_>, wanted: &'static str) -> SimError {
         SimError::Cell {
             path: self.table.path.clone(),
             row: self.line(),
-            column: column.name,
+            column: column.name.to_owned(),
             value: self.text(column).to_owned(),
             wanted,
         }

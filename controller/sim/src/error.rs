@@ -19,7 +19,7 @@ pub enum SimError {
         /// Which file.
         path: PathBuf,
         /// The missing column.
-        column: &'static str,
+        column: String,
         /// The columns that are there.
         found: String,
     },
@@ -43,7 +43,7 @@ pub enum SimError {
         /// Line of the file, the header being 1.
         row: usize,
         /// Its column.
-        column: &'static str,
+        column: String,
         /// What stands there.
         value: String,
         /// What may stand there.

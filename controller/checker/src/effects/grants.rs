@@ -1,6 +1,6 @@
 //! What must hold of a run that is granted.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::LeaseId;
@@ -8,9 +8,10 @@ use selion_market::Grant;
 
 use super::bills::cost_of;
 use super::{Entry, Gang};
-use crate::fair::{self, Shares};
+use crate::bundle::bundle;
+use crate::fair::Shares;
 use crate::finding::{Broken, Rule, equal, holds, within};
-use crate::fleet::{Guest, Place, Taken};
+use crate::fleet::{Guest, Look, Place, Taken};
 use crate::leases::Part;
 use crate::line;
 
@@ -24,9 +25,7 @@ impl Entry<'_> {
             (lease.cost, lease.kept, lease.billed) = (0, 0, 0);
             (lease.active_since, lease.stopped_for) = (None, None);
         }
-        if self.book.booked == Some(id) {
-            self.book.booked = None;
-        }
+        self.book.booked = self.book.booked.filter(|(booked, _)| *booked != id);
         self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), passed });
     }
 
@@ -41,7 +40,7 @@ impl Entry<'_> {
         if lease.request.members.len() > 1 && id.seq == self.seq {
             return Vec::new();
         }
-        let mut passed = Vec::new();
+        let (mut passed, mut between) = (Vec::new(), BTreeMap::new());
         for other in book.line.beside(id, lease) {
             let mut old = book.fleet.standing.range((other, 0, 0)..=(other, u32::MAX, u16::MAX));
             let Some(waiter) = book.leases.get(&other).filter(|_| old.next().is_none()) else {
@@ -49,7 +48,11 @@ impl Entry<'_> {
             };
             let shares =
                 self.shares.get_or_insert_with(|| Shares::of(&book.fleet, &book.leases, &book.policy, book.now));
-            if line::comes_before((other, waiter), (id, lease), book.booked, shares) {
+            let size = lease.size.filter(|_| waiter.size == lease.size);
+            let theirs = waiter.request.renter;
+            let lies =
+                *between.entry((theirs, size)).or_insert_with(|| shares.between(theirs, lease.request.renter, size));
+            if line::comes_before((other, waiter), (id, lease), book.booked.map(|(id, _)| id), lies) {
                 passed.push((other, shares.key(waiter.request.renter), shares.key(lease.request.renter)));
             }
         }
@@ -74,21 +77,15 @@ impl Entry<'_> {
         let party = holds(Rule::Party, grant.renter == lease.request.renter && Some(grant.provider) == owner);
         let place = Place { node: grant.node, gpu: grant.gpu, slot: &grant.slot };
         let guest = Guest { lease: id, rank: grant.member, request: &lease.request, want };
-        let fits = book.fleet.admits(&place, &guest, &BTreeSet::new()).and_then(|(class, rate)| {
-            equal(Rule::Class, class as u64, grant.class as u64)?;
-            equal(Rule::Rate, rate.0, grant.rate.0)
-        });
-        let taken = Taken {
-            run: (id, grant.attempt, grant.member),
-            renter: grant.renter,
-            gpu: grant.gpu,
-            slot: grant.slot.clone(),
-            beside: want.beside(),
-            ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
-        };
+        let fits =
+            book.fleet.admits(&place, &guest, &Look { gone: &BTreeSet::new(), also: &[] }).and_then(|(class, rate)| {
+                equal(Rule::Class, class as u64, grant.class as u64)?;
+                equal(Rule::Rate, rate.0, grant.rate.0)
+            });
+        let taken = Taken::of((id, grant.attempt, grant.member), grant.renter, machine, &place, want);
         let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
         if let Some(shares) = &mut self.shares {
-            shares.take(grant.renter, fair::bundle(gpu, &taken.slot, taken.beside));
+            shares.take(grant.renter, bundle(gpu, &taken.slot, taken.beside));
         }
         let cost = cost_of(grant.rate.0, lease.request.duration_ms);
         self.tell(Some(id), party);
@@ -124,10 +121,12 @@ impl Entry<'_> {
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
         book.money.purse(renter).runs += cost;
         self.reserves.entry(renter).or_default().0 += cost;
+        let delays = self.delays_booking(gang.lease, end);
         let now_at = core::mem::replace(&mut self.at, gang.at);
         self.tell(Some(gang.lease), whole);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
+        self.tell(Some(gang.lease), delays);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
         for (id, need, have) in passed {
             self.tell(Some(id), Err(Broken { rule: Rule::Order, need: shown(need), have: shown(have) }));

@@ -1,25 +1,13 @@
-//! What must hold of a lease that is booked, or stopped for another.
+//! What must hold of a lease that is stopped for another.
 
-use alloc::collections::BTreeSet;
-
+use selion_api::LeaseId;
 use selion_api::lease::LeaseState;
-use selion_api::{LeaseId, TimeMs};
 
 use super::Entry;
 use crate::finding::{Rule, holds, within};
-use crate::fleet::Guest;
+use crate::fleet::{Guest, Runs};
 
 impl Entry<'_> {
-    pub(super) fn booked(&mut self, id: LeaseId, at: Option<TimeMs>) {
-        let before = core::mem::replace(&mut self.book.booked, at.map(|_| id));
-        let now = self.book.now;
-        let waits = self.state_of(id) == Some(LeaseState::Waiting);
-        let mine = before == Some(id);
-        let well = if at.is_some() { waits && (mine || before.is_none()) } else { mine };
-        self.tell(Some(id), holds(Rule::Booking, well));
-        self.tell(Some(id), within(Rule::Booking, now.0, at.map_or(u64::MAX, |at| at.0)));
-    }
-
     pub(super) fn preempted(&mut self, id: LeaseId, attempt: u32, by: LeaseId) {
         let (now, least_ms) = (self.book.now, self.book.policy.min_run_ms);
         let taker = self.book.leases.get(&by).filter(|taker| taker.state == LeaseState::Waiting);
@@ -49,9 +37,10 @@ impl Entry<'_> {
             };
             if let [want] = taker.request.members.as_slice() {
                 let beside = stops.iter().filter(|(other, whom, _)| other != id && whom == by);
-                let without: BTreeSet<LeaseId> = beside.map(|(other, ..)| *other).collect();
+                let run = |id: &LeaseId| (*id, self.book.leases.get(id).map_or(0, |lease| lease.attempt));
+                let gone: Runs = beside.map(|(other, ..)| run(other)).collect();
                 let guest = Guest { lease: *by, rank: 0, request: &taker.request, want };
-                let fits = self.book.fleet.has_room(&guest, &without);
+                let fits = self.book.fleet.room_for(&guest, &gone, (1, 1)).0 > 0;
                 self.tell(Some(*id), holds(Rule::Minimal, !fits));
             }
         }

@@ -9,8 +9,10 @@
 )]
 
 mod grants;
+mod groups;
 #[path = "../../../market/tests/market/invariants.rs"]
 mod invariants;
+mod kept;
 mod lives;
 mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]

@@ -6,10 +6,9 @@ use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
 use selion_api::{Amount, LeaseId, LeaseRequest, SliceWant, TimeMs};
-use selion_market::accounts::Seat;
 use selion_market::{Effect, Input, Policy};
 
-use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, mig, node_id, provider, renter, share, spec};
+use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, group, mig, node_id, provider, renter, seat, share, spec};
 use crate::tape::Tape;
 
 #[derive(Clone, Debug)]
@@ -45,7 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_u8..5, 0..5 * TOKEN).prop_map(|(who, sum)| Op::Fund(who, sum)),
         1 => (1_u8..5, 0..5 * TOKEN).prop_map(|(who, sum)| Op::Thaw(who, sum)),
         1 => (1_u8..5, 0..5 * TOKEN).prop_map(|(who, sum)| Op::Withdraw(who, sum)),
-        1 => (0_u32..4).prop_map(Op::Open),
+        2 => (0_u32..12).prop_map(Op::Open),
     ]
 }
 
@@ -61,12 +60,17 @@ fn world() -> Pool {
     pool
 }
 
-fn open(pool: &mut Pool, weight: u32) {
-    let policy = Policy {
-        accounts: vec![Seat { account: renter(2), group: String::new(), weight }],
-        min_run_ms: 10_000,
-        ..Policy::default()
-    };
+/// Below 4 all stand side by side; from there on in groups with weights, from 8 on with quotas too.
+fn open(pool: &mut Pool, number: u32) {
+    let weight = number % 4;
+    let mut policy = Policy { min_run_ms: 10_000, ..Policy::default() };
+    policy.accounts = vec![seat(2, "", weight)];
+    if number >= 4 {
+        let quota = if number >= 8 { 350 } else { 0 };
+        policy.groups = vec![group("firm", 1, quota), group("lab", weight, 0), group("lab/vision", 2, 2 * quota)];
+        policy.accounts = vec![seat(1, "lab/vision", 1), seat(2, "lab/vision", weight), seat(3, "firm/x/y", 2)];
+        policy.half_life_ms = if number == 11 { HOUR } else { 0 };
+    }
     pool.enter(Input::Opened { delegate: DELEGATE, policy });
 }
 

@@ -10,7 +10,7 @@ use selion_market::{Effect, Input, Pocket, Policy, Transfer};
 use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, renter, share, spec};
 use crate::tape::{Tape, moves};
 
-fn whole(of: u8) -> LeaseRequest {
+pub fn whole(of: u8) -> LeaseRequest {
     ask(renter(of), &[SliceWant::Whole])
 }
 
@@ -41,7 +41,7 @@ fn contest(weights: Vec<(Account, u32)>, first: u8, second: u8) -> (Pool, [Lease
 }
 
 /// In the entry that grants `from`, the same is granted to `to` instead.
-fn swap(pool: &Pool, from: LeaseId, to: LeaseId) -> (Tape, usize) {
+pub fn swap(pool: &Pool, from: LeaseId, to: LeaseId) -> (Tape, usize) {
     let mut tape = Tape::of(pool);
     assert_eq!(tape.findings(), []);
     let (entry, _) = tape.find(moves(from, LeaseState::Held));
@@ -63,7 +63,7 @@ fn swap(pool: &Pool, from: LeaseId, to: LeaseId) -> (Tape, usize) {
     (tape, entry)
 }
 
-fn states(pool: &Pool, leases: [LeaseId; 2]) -> [LeaseState; 2] {
+pub fn states(pool: &Pool, leases: [LeaseId; 2]) -> [LeaseState; 2] {
     leases.map(|id| pool.state_of(id))
 }
 

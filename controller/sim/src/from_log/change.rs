@@ -1,11 +1,10 @@
-//! What may be changed in a log.
-
-use std::collections::BTreeMap;
+//! What may be otherwise than it was: the one list of changes, for whole pools and for single requests, and what each
+//! does to what it is about.
 
 use selion_api::lease::Priority;
 use selion_api::slice::NodeSpec;
-use selion_api::{Account, Hash32, LeaseRequest, NodeId, Rate};
-use selion_market::{Input, Policy, Seat};
+use selion_api::{Account, Address, LeaseRequest, Rate};
+use selion_market::{Group, Policy, Seat};
 
 /// A price times a part: `+10%` is 1,100 permille.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ impl Scale {
     }
 }
 
-/// A number of the operator's.
+/// A time that the operator sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyField {
     /// Time for agents to accept a grant.
@@ -38,17 +37,20 @@ pub enum PolicyField {
     VoucherMs,
     /// Time that a lease runs before it may be stopped for one of a higher class.
     MinRunMs,
+    /// Time after which half of past use has faded; 0: it does not count.
+    HalfLifeMs,
 }
 
 impl PolicyField {
     /// Every field, by the name it has in the policy.
-    pub const ALL: [(&str, Self); 6] = [
+    pub const ALL: [(&str, Self); 7] = [
         ("hold_ms", Self::HoldMs),
         ("prepare_ms", Self::PrepareMs),
         ("start_ms", Self::StartMs),
         ("ending_ms", Self::EndingMs),
         ("voucher_ms", Self::VoucherMs),
         ("min_run_ms", Self::MinRunMs),
+        ("half_life_ms", Self::HalfLifeMs),
     ];
 
     fn set(self, policy: &mut Policy, value: u64) {
@@ -59,6 +61,139 @@ impl PolicyField {
             Self::EndingMs => policy.ending_ms = value,
             Self::VoucherMs => policy.voucher_ms = value,
             Self::MinRunMs => policy.min_run_ms = value,
+            Self::HalfLifeMs => policy.half_life_ms = value,
+        }
+    }
+}
+
+/// What the operator had set otherwise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyChange {
+    /// This time, in milliseconds.
+    Time(PolicyField, u64),
+    /// Whether room is kept for the head of the line.
+    Bookings(bool),
+    /// The weight of an account beside its siblings.
+    Weight(Account, u32),
+    /// The group of an account, by its path; empty: none.
+    Seat(Account, String),
+    /// The weight of a group beside its siblings.
+    GroupWeight(String, u32),
+    /// The guaranteed part of the pool's GPU work of a group, in permille.
+    Quota(String, u16),
+}
+
+impl PolicyChange {
+    /// Sets it.
+    pub fn apply(&self, policy: &mut Policy) {
+        match self {
+            Self::Time(field, ms) => field.set(policy, *ms),
+            Self::Bookings(kept) => policy.bookings = *kept,
+            Self::Weight(account, weight) => seat(policy, *account, |seat| seat.weight = *weight),
+            Self::Seat(account, path) => seat(policy, *account, |seat| seat.group.clone_from(path)),
+            Self::GroupWeight(path, weight) => group(policy, path, |group| group.weight = *weight),
+            Self::Quota(path, permille) => group(policy, path, |group| group.quota_permille = *permille),
+        }
+    }
+}
+
+fn seat(policy: &mut Policy, account: Account, set: impl FnOnce(&mut Seat)) {
+    let at = policy.accounts.binary_search_by_key(&account, |seat| seat.account).unwrap_or_else(|at| {
+        policy.accounts.insert(at, Seat { account, group: String::new(), weight: 1 });
+        at
+    });
+    set(&mut policy.accounts[at]);
+}
+
+fn group(policy: &mut Policy, path: &str, set: impl FnOnce(&mut Group)) {
+    let at = policy.groups.binary_search_by(|group| group.path.as_str().cmp(path)).unwrap_or_else(|at| {
+        policy.groups.insert(at, Group { path: path.to_owned(), weight: 1, quota_permille: 0 });
+        at
+    });
+    set(&mut policy.groups[at]);
+}
+
+/// Whose asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Everybody's.
+    All,
+    /// Those of the node with this address, or of all nodes of the provider with this address.
+    Of(Address),
+    /// Those for GPUs of this model.
+    Model(String),
+}
+
+impl Asks {
+    fn is_of(&self, spec: &NodeSpec) -> bool {
+        match self {
+            Self::All | Self::Model(_) => true,
+            Self::Of(Address(id)) => *id == spec.node.0 || *id == spec.provider.0,
+        }
+    }
+
+    /// How many GPUs of the spec are meant.
+    pub(super) fn gpus(&self, spec: &NodeSpec) -> usize {
+        spec.gpus.iter().filter(|gpu| self.is_of(spec) && self.is_model(&gpu.model)).count()
+    }
+
+    fn is_model(&self, model: &str) -> bool {
+        !matches!(self, Self::Model(meant) if meant != model)
+    }
+
+    fn apply(&self, scale: Scale, spec: &mut NodeSpec) {
+        if !self.is_of(spec) {
+            return;
+        }
+        for gpu in spec.gpus.iter_mut().filter(|gpu| self.is_model(&gpu.model)) {
+            gpu.whole = gpu.whole.map(|rate| scale.of(rate));
+            if let Some(share) = &mut gpu.share {
+                share.rate = scale.of(share.rate);
+            }
+            for profile in gpu.mig.iter_mut().flat_map(|table| &mut table.profiles) {
+                profile.rate = scale.of(profile.rate);
+            }
+        }
+    }
+}
+
+/// What a request could have said instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// This highest rate; `None`: any.
+    MaxRate(Option<Rate>),
+    /// The highest rate times that.
+    MaxRateBy(Scale),
+    /// This duration, in milliseconds.
+    Duration(u64),
+    /// This patience, in milliseconds.
+    Wait(u64),
+    /// This model for every member; `None`: any.
+    Model(Option<String>),
+    /// Any node for every member.
+    AnyNode,
+    /// At least so many nodes.
+    MinNodes(u16),
+    /// These isolation classes, one bit each.
+    Classes(u8),
+    /// This class of priority.
+    Priority(Priority),
+}
+
+impl Asked {
+    fn apply(&self, request: &mut LeaseRequest) {
+        match self {
+            Self::MaxRate(rate) => request.max_rate = *rate,
+            Self::MaxRateBy(scale) => request.max_rate = request.max_rate.map(|rate| scale.of(rate)),
+            Self::Duration(ms) => request.duration_ms = *ms,
+            Self::Wait(ms) => request.wait_ms = *ms,
+            Self::Model(model) => {
+                request.members.iter_mut().for_each(|member| member.models = model.iter().cloned().collect())
+            }
+            Self::AnyNode => request.members.iter_mut().for_each(|member| member.node = None),
+            Self::MinNodes(nodes) => request.min_nodes = *nodes,
+            Self::Classes(classes) => request.classes = *classes,
+            Self::Priority(priority) => request.priority = *priority,
         }
     }
 }
@@ -66,135 +201,54 @@ impl PolicyField {
 /// One thing that is otherwise than it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The operator's number was another one.
-    Policy(PolicyField, u64),
-    /// The account had this weight in the order of service.
-    Weight(Account, u32),
-    /// Asks were that much higher or lower, on one node or on all.
-    Price(Option<NodeId>, Scale),
-    /// The request that made the lease of this entry had another highest rate; `None`: any.
-    MaxRate(u64, Option<Rate>),
-    /// The request that made the lease of this entry asked for this duration, in milliseconds.
-    Duration(u64, u64),
-    /// The request that made the lease of this entry would wait this long, in milliseconds.
-    Wait(u64, u64),
-    /// The members of the request of this entry took this model; `None`: any.
-    Model(u64, Option<String>),
-    /// The members of the request of this entry took any node.
-    AnyNode(u64),
-    /// The request of this entry was content with so many different nodes.
-    MinNodes(u64, u16),
-    /// The request of this entry had this class of priority.
-    Priority(u64, Priority),
-    /// The request of this entry accepted these isolation classes, one bit each.
-    Classes(u64, u8),
+    /// What the operator had set.
+    Policy(PolicyChange),
+    /// Asks were that much higher or lower.
+    Price(Asks, Scale),
+    /// What the request of this entry said.
+    Request(u64, Asked),
+}
+
+impl Change {
+    /// True if it is about the pool as it was from its first entry on, not about one request.
+    #[must_use]
+    pub fn is_of_pool(&self) -> bool {
+        !matches!(self, Self::Request(..))
+    }
 }
 
 /// The default policy with the changes that are about it.
 #[must_use]
 pub fn policy(list: &[Change]) -> Policy {
     let mut policy = Policy::default();
-    Changes { list: list.to_vec(), offers: BTreeMap::new() }.policy(&mut policy);
+    apply_to_policy(list, &mut policy);
     policy
 }
 
-/// Some changes, ready to be applied to the inputs of one log.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Changes {
-    list: Vec<Change>,
-    /// Hashes of specs whose price changed: an offer on chain commits to the new one.
-    offers: BTreeMap<Hash32, Hash32>,
-}
-
-impl Changes {
-    pub(super) fn new<'a>(list: &[Change], inputs: impl Iterator<Item = &'a Input>) -> Self {
-        let mut changes = Self { list: list.to_vec(), offers: BTreeMap::new() };
-        for input in inputs {
-            if let Input::Linked { spec, .. } = input {
-                let changed = changes.spec(spec);
-                changes.offers.insert(spec.hash(), changed.hash());
-            }
+pub(super) fn apply_to_policy(list: &[Change], policy: &mut Policy) {
+    for change in list {
+        if let Change::Policy(rule) = change {
+            rule.apply(policy);
         }
-        changes
-    }
-
-    /// The input of entry `seq` as it would have been.
-    pub(super) fn apply(&self, seq: u64, input: &Input) -> Input {
-        let mut input = input.clone();
-        match &mut input {
-            Input::Opened { policy, .. } => self.policy(policy),
-            Input::Linked { spec, .. } => *spec = self.spec(spec),
-            Input::Request(asked) => {
-                for change in &self.list {
-                    request(change, seq, &mut asked.request);
-                }
-            }
-            Input::Block(block) => {
-                for event in &mut block.events {
-                    if let selion_api::chain::ChainEvent::OfferSet { spec_hash, .. } = event {
-                        *spec_hash = self.offers.get(spec_hash).copied().unwrap_or(*spec_hash);
-                    }
-                }
-            }
-            _ => {}
-        }
-        input
-    }
-
-    fn policy(&self, policy: &mut Policy) {
-        for change in &self.list {
-            match change {
-                Change::Policy(field, value) => field.set(policy, *value),
-                Change::Weight(account, weight) => set_weight(policy, *account, *weight),
-                _ => {}
-            }
-        }
-    }
-
-    fn spec(&self, spec: &NodeSpec) -> NodeSpec {
-        let mut spec = spec.clone();
-        for change in &self.list {
-            let Change::Price(which, scale) = change else {
-                continue;
-            };
-            if which.is_some_and(|node| node != spec.node) {
-                continue;
-            }
-            for gpu in &mut spec.gpus {
-                gpu.whole = gpu.whole.map(|rate| scale.of(rate));
-                if let Some(share) = &mut gpu.share {
-                    share.rate = scale.of(share.rate);
-                }
-                for profile in gpu.mig.iter_mut().flat_map(|table| &mut table.profiles) {
-                    profile.rate = scale.of(profile.rate);
-                }
-            }
-        }
-        spec
     }
 }
 
-fn set_weight(policy: &mut Policy, account: Account, weight: u32) {
-    match policy.accounts.binary_search_by_key(&account, |seat| seat.account) {
-        Ok(at) => policy.accounts[at].weight = weight,
-        Err(at) => policy.accounts.insert(at, Seat { account, group: String::new(), weight }),
+pub(super) fn apply_to_spec(list: &[Change], spec: &NodeSpec) -> NodeSpec {
+    let mut spec = spec.clone();
+    for change in list {
+        if let Change::Price(asks, scale) = change {
+            asks.apply(*scale, &mut spec);
+        }
     }
+    spec
 }
 
-fn request(change: &Change, seq: u64, request: &mut LeaseRequest) {
-    match change {
-        Change::MaxRate(entry, max_rate) if *entry == seq => request.max_rate = *max_rate,
-        Change::Duration(entry, ms) if *entry == seq => request.duration_ms = *ms,
-        Change::Wait(entry, ms) if *entry == seq => request.wait_ms = *ms,
-        Change::MinNodes(entry, nodes) if *entry == seq => request.min_nodes = *nodes,
-        Change::Classes(entry, classes) if *entry == seq => request.classes = *classes,
-        Change::Priority(entry, priority) if *entry == seq => request.priority = *priority,
-        Change::Model(entry, model) if *entry == seq => {
-            request.members.iter_mut().for_each(|member| member.models = model.iter().cloned().collect());
+pub(super) fn apply_to_request(list: &[Change], seq: u64, request: &mut LeaseRequest) {
+    for change in list {
+        if let Change::Request(entry, asked) = change
+            && *entry == seq
+        {
+            asked.apply(request);
         }
-        Change::AnyNode(entry) if *entry == seq => {
-            request.members.iter_mut().for_each(|member| member.node = None);
-        }
-        _ => {}
     }
 }

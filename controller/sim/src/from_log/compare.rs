@@ -6,8 +6,8 @@ use selion_api::{Account, Amount, LeaseId, NodeId, Reason, TimeMs};
 use selion_market::Input;
 use serde::Serialize;
 
-use super::{Change, History, NOTES, Rerun};
-use crate::world::Story;
+use super::{Change, History, NOTES, NoSuch, Rerun, check};
+use crate::world::{Checked, Story};
 
 /// What became of one request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -103,15 +103,23 @@ pub struct Comparison {
     pub started_in_log: u64,
     /// See above.
     pub reproduced: u64,
+    /// What a second opinion said of both runs, if it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
     /// What to know before believing it.
     pub notes: [&'static str; NOTES.len()],
 }
 
-/// Runs the log twice with modelled agents, as it was and with the change.
-#[must_use]
-pub fn compare(history: &History, list: &[Change]) -> Comparison {
+/// Runs the log twice with modelled agents, as it was and with the change; with `opinion` a second opinion is asked about
+/// every entry of both.
+///
+/// # Errors
+///
+/// [`NoSuch`] if a change is about nothing in the log.
+pub fn compare(history: &History, list: &[Change], opinion: bool) -> Result<Comparison, NoSuch> {
+    check(history, list)?;
     let run = |list: &[Change]| {
-        let mut rerun = Rerun::at(history, 0, list);
+        let mut rerun = Rerun::at(history, 0, list, opinion);
         rerun.to_the_end(0);
         rerun
     };
@@ -130,15 +138,17 @@ pub fn compare(history: &History, list: &[Change]) -> Comparison {
         let times = line.real.started.zip(line.before.started);
         times.is_some_and(|(a, b)| gap(a, b) <= 1_000) && line.real.nodes == line.before.nodes
     };
-    Comparison {
+    let checked = |rerun: &Rerun<'_>| rerun.world().checked().cloned();
+    Ok(Comparison {
         entries: history.entries().len() as u64,
         before: totals(&before, lines.iter().map(|line| &line.before)),
         after: totals(&after, lines.iter().map(|line| &line.after)),
         started_in_log: lines.iter().filter(started).count() as u64,
         reproduced: lines.iter().filter(started).filter(close).count() as u64,
+        checked: checked(&before).zip(checked(&after)).map(|(before, after)| before.and(after)),
         lines,
         notes: NOTES,
-    }
+    })
 }
 
 /// `None` for a repeat of an earlier request.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::{LeaseId, Reason, TimeMs};
-use selion_market::{Answer, Effect, Input, State};
+use selion_market::{Answer, Effect, Input};
 
 use crate::world::{Ends, Entered, Story, Work, World};
 
@@ -42,7 +42,7 @@ impl History {
     ///
     /// [`LogError`] if it is empty, or not what these rules decide.
     pub fn read(entries: Vec<Entered>) -> Result<Self, LogError> {
-        let mut world = World::resume(State::new(), TimeMs(0));
+        let mut world = World::blank(false);
         let mut refused = BTreeMap::new();
         for entry in &entries {
             let outcome = world.replay(&entry.stamp, &entry.input);
@@ -104,10 +104,11 @@ impl History {
         self.works.get(&id).copied()
     }
 
-    /// The world before the entry of this number, without the agents' plans.
+    /// The world before the entry of this number, without the agents' plans; with `opinion` a second opinion has been
+    /// asked about every entry, and will be.
     #[must_use]
-    pub fn world_before(&self, seq: u64) -> World {
-        let mut world = World::resume(State::new(), TimeMs(0));
+    pub fn world_before(&self, seq: u64, opinion: bool) -> World {
+        let mut world = World::blank(opinion);
         for entry in self.entries.iter().take_while(|entry| entry.stamp.seq < seq) {
             world.replay(&entry.stamp, &entry.input);
         }

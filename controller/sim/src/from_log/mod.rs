@@ -5,14 +5,18 @@
 //! as long to prepare, to run and to stop as the log says it took. See [`NOTES`].
 
 mod change;
+mod changes;
 mod compare;
 mod history;
 mod rerun;
 
-pub use change::{Change, PolicyField, Scale, policy};
+pub use change::{Asked, Asks, Change, PolicyChange, PolicyField, Scale, policy};
+pub use changes::NoSuch;
+pub(crate) use changes::check;
 pub use compare::{Comparison, Fate, Line, Totals, compare};
 pub use history::{History, LogError};
 pub use rerun::Rerun;
+pub use selion_market::accounts::MAX_GROUP_DEPTH;
 
 /// What to know before believing a comparison; printed with it.
 pub const NOTES: [&str; 4] = [

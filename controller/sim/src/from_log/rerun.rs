@@ -7,7 +7,7 @@ use selion_api::{LeaseId, Reason, TimeMs};
 use selion_market::lease::is_running;
 use selion_market::{Input, RequestLease};
 
-use super::change::Changes;
+use super::changes::Changes;
 use super::{Change, History};
 use crate::world::{Entered, Story, Work, World};
 
@@ -24,11 +24,12 @@ pub struct Rerun<'a> {
 }
 
 impl<'a> Rerun<'a> {
-    /// Stands before the entry of number `seq`, at a world that is as it was up to there.
+    /// Stands before the entry of number `seq`, at a world that is as it was up to there; with `opinion` a second
+    /// opinion is asked about every entry.
     #[must_use]
-    pub fn at(history: &'a History, seq: u64, list: &[Change]) -> Self {
+    pub fn at(history: &'a History, seq: u64, list: &[Change], opinion: bool) -> Self {
         let changes = Changes::new(list, history.entries().iter().map(|entry| &entry.input));
-        let mut world = history.world_before(seq);
+        let mut world = history.world_before(seq, opinion);
         let mut ids = BTreeMap::new();
         let leases: Vec<(LeaseId, LeaseState)> =
             world.state().leases.iter().map(|(id, lease)| (*id, lease.state)).collect();
@@ -50,9 +51,10 @@ impl<'a> Rerun<'a> {
         self.world.run_out(TimeMs(u64::MAX));
     }
 
-    /// Runs entries until the lease that the first of them asks for is active, or over, or the log ends.
-    pub fn until_started(&mut self, seq: u64) {
-        for entry in self.history.entries().iter().filter(|entry| entry.stamp.seq >= seq) {
+    /// Runs entries from where it stands until the lease that the entry `seq` asks for is active, or over, or the log
+    /// ends.
+    pub fn until_started(&mut self, from: u64, seq: u64) {
+        for entry in self.history.entries().iter().filter(|entry| entry.stamp.seq >= from) {
             self.enter(entry);
             let story = self.story(seq);
             let settled = story.is_some_and(|story| story.started.is_some() || story.ended.is_some());

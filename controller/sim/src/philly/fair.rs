@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::Setup;
 use super::run::{Ran, run_jobs};
+use super::{Job, Setup};
 use crate::world::{Fleet, HOUR, START};
 use crate::{Progress, parallel};
 
@@ -14,12 +14,14 @@ pub const DEFINITION: &str = "rho = T_shared / T_ideal: from submission to end o
 
 /// `rho` of every job that ended in both runs, in order of the jobs; `None` where it did not.
 pub(super) fn rho(setup: &Setup, fleet: &Fleet, shared: &Ran, progress: &dyn Progress) -> Vec<Option<f64>> {
-    let users: BTreeSet<&str> = setup.jobs.iter().map(|job| job.user.as_str()).collect();
+    let users: BTreeSet<(&str, &str)> = setup.jobs.iter().map(Job::renter).collect();
     let part = (fleet.total() / (users.len() as u64).max(1)).max(1);
     let alone = Fleet::of_gpus(part, setup.gpus_per_node, &setup.model);
     let shrunk = shrink(setup, part);
-    let of_user = |user: &&str| -> Vec<usize> {
-        (0..setup.jobs.len()).filter(|number| setup.jobs.get(*number).is_some_and(|job| job.user == *user)).collect()
+    let of_user = |user: &(&str, &str)| -> Vec<usize> {
+        (0..setup.jobs.len())
+            .filter(|number| setup.jobs.get(*number).is_some_and(|job| job.renter() == *user))
+            .collect()
     };
     let theirs: Vec<Vec<usize>> = users.iter().map(of_user).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -38,7 +40,7 @@ pub(super) fn rho(setup: &Setup, fleet: &Fleet, shared: &Ran, progress: &dyn Pro
 
 /// Gangs that do not fit on `part` GPUs, as if their work were spread over longer.
 fn shrink(setup: &Setup, part: u64) -> Setup {
-    let mut setup = setup.clone();
+    let mut setup = Setup { check: false, ..setup.clone() };
     for job in setup.jobs.iter_mut().filter(|job| u64::from(job.gpus) > part) {
         job.run_ms = job.run_ms.saturating_mul(u64::from(job.gpus)) / part;
         job.gpus = u32::try_from(part).unwrap_or(u32::MAX);

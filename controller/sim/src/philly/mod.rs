@@ -4,7 +4,9 @@ mod fair;
 mod report;
 mod run;
 mod trace;
+mod tree;
 
 pub use report::{ClassReport, Report, Worst};
 pub use run::{Setup, run};
 pub use trace::{Job, jobs};
+pub use tree::{GroupReport, check, put_under, quotas};

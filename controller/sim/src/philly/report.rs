@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::fair::DEFINITION;
 use super::run::Ran;
+use super::tree::{self, GroupReport};
 use super::{Job, Setup};
 use crate::stats;
-use crate::world::{Fleet, START, Story};
+use crate::world::{Checked, Fleet, START, Story};
 
 /// Mean, quantiles (nearest rank) and worst of something.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -83,12 +84,18 @@ pub struct Report {
     pub utilisation_while_arriving: f64,
     /// All jobs, then by size.
     pub classes: Vec<ClassReport>,
+    /// What each group got, by path, if the users stand in groups.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupReport>,
     /// What `rho` means.
     pub rho_is: &'static str,
     /// Entries that the run would have left in a log.
     pub entries: u64,
     /// Digest of the State at the end: equal runs, equal digests.
     pub digest: Hash32,
+    /// What a second opinion said, if it was asked; of the shared run and not of those of each user alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
 }
 
 const SIZES: [(&str, u32, u32); 6] =
@@ -111,7 +118,7 @@ pub(super) fn of(setup: &Setup, fleet: &Fleet, shared: &Ran, rho: Option<&[Optio
     Report {
         gpus: fleet.total(),
         nodes: fleet.gpus.len() as u64,
-        users: setup.jobs.iter().map(|job| &job.user).collect::<std::collections::BTreeSet<_>>().len() as u64,
+        users: setup.jobs.iter().map(Job::renter).collect::<std::collections::BTreeSet<_>>().len() as u64,
         jobs: setup.jobs.len() as u64,
         load: part(asked_ms, arriving_ms),
         refused,
@@ -122,9 +129,11 @@ pub(super) fn of(setup: &Setup, fleet: &Fleet, shared: &Ran, rho: Option<&[Optio
         utilisation: part(shared.world.held_ms(), over.since(begun)),
         utilisation_while_arriving: part(shared.held_while_arriving, arriving_ms),
         classes,
+        groups: tree::reports(setup, fleet.total(), shared, rho),
         rho_is: DEFINITION,
         entries: shared.world.state().next_seq,
         digest: shared.world.state().digest(),
+        checked: shared.world.checked().cloned(),
     }
 }
 

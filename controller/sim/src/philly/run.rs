@@ -7,9 +7,9 @@ use selion_api::{Account, Hash32, LeaseId, LeaseRequest, MemberWant, Reason, Sli
 use selion_market::Policy;
 
 use super::report::{self, Report};
-use super::{Job, fair};
+use super::{Job, fair, tree};
 use crate::Progress;
-use crate::world::{Fleet, START, Story, Work, World, account};
+use crate::world::{Fleet, Keep, START, Story, Work, World, account};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Setup {
     pub resumes: bool,
     /// Whether to run each user alone as well, for finish-time fairness.
     pub rho: bool,
+    /// Whether to ask a second opinion about every entry.
+    pub check: bool,
 }
 
 /// What one run of some jobs on some fleet gave.
@@ -37,6 +39,10 @@ pub(super) struct Ran {
     pub leases: Vec<Result<LeaseId, Reason>>,
     /// GPU milliseconds held up to the last submission.
     pub held_while_arriving: u128,
+    /// The first submission.
+    pub first: TimeMs,
+    /// The last one.
+    pub last: TimeMs,
 }
 
 impl Ran {
@@ -60,7 +66,8 @@ pub fn run(setup: &Setup, progress: &dyn Progress) -> Report {
 /// Runs the jobs of these numbers on a fleet.
 pub(super) fn run_jobs(setup: &Setup, fleet: &Fleet, which: &[usize], progress: &dyn Progress) -> Ran {
     let renters = renters(&setup.jobs);
-    let mut world = World::open(setup.policy.clone());
+    let mut world =
+        World::keeping(tree::seated(&setup.policy, &setup.jobs, &renters), Keep { opinion: setup.check, log: false });
     world.add_fleet(fleet);
     world.fund(&renters.values().copied().collect::<BTreeSet<Account>>());
     let mut leases = vec![Err(Reason::NoSuchLease); setup.jobs.len()];
@@ -69,7 +76,7 @@ pub(super) fn run_jobs(setup: &Setup, fleet: &Fleet, which: &[usize], progress: 
             continue;
         };
         world.run_until(START.plus(job.submit_ms));
-        let renter = renters.get(job.user.as_str()).copied().unwrap_or_default();
+        let renter = renters.get(&job.renter()).copied().unwrap_or_default();
         let work = Work { resumes: setup.resumes, ..Work::plain(job.run_ms.min(MAX_DURATION_MS)) };
         let asked = world.request(request(*number, job, renter), work);
         if let Some(lease) = leases.get_mut(*number) {
@@ -79,12 +86,14 @@ pub(super) fn run_jobs(setup: &Setup, fleet: &Fleet, which: &[usize], progress: 
     }
     let held_while_arriving = world.held_ms();
     world.run_out(TimeMs(u64::MAX));
-    Ran { world, leases, held_while_arriving }
+    let times = which.iter().filter_map(|number| setup.jobs.get(*number)).map(|job| START.plus(job.submit_ms));
+    let (first, last) = (times.clone().min().unwrap_or(START), times.max().unwrap_or(START));
+    Ran { world, leases, held_while_arriving, first, last }
 }
 
-/// Accounts of the users, by name.
-fn renters(jobs: &[Job]) -> BTreeMap<&str, Account> {
-    let names: BTreeSet<&str> = jobs.iter().map(|job| job.user.as_str()).collect();
+/// Accounts of the users, by group and name.
+fn renters(jobs: &[Job]) -> BTreeMap<(&str, &str), Account> {
+    let names: BTreeSet<(&str, &str)> = jobs.iter().map(Job::renter).collect();
     names.into_iter().zip((1..).map(account)).collect()
 }
 

@@ -3,7 +3,7 @@
 use selion_api::lease::Priority;
 
 use crate::SimError;
-use crate::csv::Table;
+use crate::csv::{Column, Row, Table};
 
 /// One job of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Job {
     pub id: String,
     /// Who submitted it.
     pub user: String,
+    /// Path of his group; empty: none.
+    pub group: String,
     /// Gang size: whole GPUs.
     pub gpus: u32,
     /// Submission, in milliseconds since the trace began.
@@ -22,27 +24,37 @@ pub struct Job {
     pub run_ms: u64,
 }
 
+impl Job {
+    /// Whose it is: equal users of different groups are different renters.
+    pub(super) fn renter(&self) -> (&str, &str) {
+        (&self.group, &self.user)
+    }
+}
+
 const MINUTE: u64 = 60_000;
 
 /// Reads a trace: a list with the columns `job_id`, `user`, `num_gpu`, `submit_time` and `duration`, both in minutes;
 /// others may stand in it. With `classes` the column `job_type` says who goes first: `strict` jobs are firm, `best`
-/// ones interruptible, others standard; without it all are standard. Jobs without a GPU are left out, the rest comes in order of submission.
+/// ones interruptible, others standard; without it all are standard. The columns of `group_by`, the top one first, name
+/// the groups that the user is in. Jobs without a GPU are left out, the rest comes in order of submission.
 ///
 /// # Errors
 ///
 /// A column is missing, a cell cannot be meant, or no job wants a GPU.
-pub fn jobs(table: &Table, classes: bool) -> Result<Vec<Job>, SimError> {
+pub fn jobs(table: &Table, classes: bool, group_by: &[String]) -> Result<Vec<Job>, SimError> {
     let id = table.column("job_id")?;
     let user = table.column("user")?;
     let [gpus, submit, run] = [table.column("num_gpu")?, table.column("submit_time")?, table.column("duration")?];
     // In the trace a `best` job is best effort, a `strict` one has a deadline that must hold.
     let kind = if classes { Some(table.column("job_type")?) } else { None };
+    let groups = group_by.iter().map(|name| table.column(name)).collect::<Result<Vec<_>, _>>()?;
     let mut jobs = Vec::new();
     for row in table.rows() {
         let minutes = |column| row.number::<u32>(column, "a whole number of minutes", |_| true);
         let job = Job {
             id: row.text(id).to_owned(),
             user: row.text(user).to_owned(),
+            group: path(row, &groups)?,
             priority: kind.map_or(Priority::Standard, |kind| class(row.text(kind))),
             gpus: row.number(gpus, "a number of GPUs", |_| true)?,
             submit_ms: u64::from(minutes(submit)?) * MINUTE,
@@ -59,6 +71,16 @@ pub fn jobs(table: &Table, classes: bool) -> Result<Vec<Job>, SimError> {
     // Stable: of equal times the earlier line comes first.
     jobs.sort_by_key(|job| job.submit_ms);
     Ok(jobs)
+}
+
+/// The names of the groups in a row, joined.
+fn path(row: Row<'_>, groups: &[Column<'_>]) -> Result<String, SimError> {
+    let names = groups.iter().map(|column| {
+        let name = row.text(*column);
+        let good = !name.is_empty() && !name.contains('/');
+        good.then_some(name).ok_or_else(|| row.fault(*column, "the name of a group, without `/`"))
+    });
+    Ok(names.collect::<Result<Vec<&str>, SimError>>()?.join("/"))
 }
 
 fn class(kind: &str) -> Priority {
@@ -78,7 +100,7 @@ mod tests {
     const HEADER: &str = "job_id,user,num_gpu,submit_time,duration\n";
 
     fn read(text: &str) -> Result<Vec<Job>, String> {
-        let table = Table::parse(Path::new("jobs.csv"), text).and_then(|table| jobs(&table, false));
+        let table = Table::parse(Path::new("jobs.csv"), text).and_then(|table| jobs(&table, false, &[]));
         table.map_err(|error| error.to_string())
     }
 
@@ -88,6 +110,22 @@ mod tests {
         let told: Vec<(&str, u32, u64, u64)> =
             jobs.iter().map(|job| (job.id.as_str(), job.gpus, job.submit_ms, job.run_ms)).collect();
         assert_eq!(told, [("c", 8, 1_200_000, 3_600_000), ("a", 1, 1_800_000, 300_000)]);
+    }
+
+    #[test]
+    fn columns_name_the_groups_of_a_user() {
+        let table = Table::parse(Path::new("jobs.csv"), &format!("org,vc,{HEADER}lab,v1,a,u,1,30,5\n,v2,b,u,1,10,5\n"));
+        let table = table.unwrap();
+        let by = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            let jobs = jobs(&table, false, &names).map_err(|error| error.to_string())?;
+            Ok::<_, String>(jobs.into_iter().map(|job| job.group).collect::<Vec<_>>())
+        };
+        assert_eq!(by(&["vc"]), Ok(vec!["v2".to_owned(), "v1".to_owned()]));
+        let error = by(&["org", "vc"]).unwrap_err();
+        assert_eq!(error, "jobs.csv, row 3: `` in column `org`; it must be the name of a group, without `/`");
+        let error = by(&["team"]).unwrap_err();
+        assert!(error.starts_with("jobs.csv: no column `team`; it has org, vc"), "{error}");
     }
 
     #[test]

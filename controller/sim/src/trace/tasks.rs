@@ -143,13 +143,13 @@ impl TaskList {
 }
 
 struct Columns {
-    name: Column,
-    cpu: Column,
-    ram: Column,
-    gpus: Column,
-    milli: Column,
-    spec: Option<Column>,
-    times: Option<(Column, Column)>,
+    name: Column<'static>,
+    cpu: Column<'static>,
+    ram: Column<'static>,
+    gpus: Column<'static>,
+    milli: Column<'static>,
+    spec: Option<Column<'static>>,
+    times: Option<(Column<'static>, Column<'static>)>,
 }
 
 impl Columns {

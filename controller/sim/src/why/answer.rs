@@ -83,6 +83,8 @@ pub struct WhatIf {
     pub before: Fate,
     /// What it makes of it with the change.
     pub after: Fate,
+    /// Entry from which both runs are the model's: the request's, or the first where the pool is otherwise.
+    pub from: u64,
     /// End of the log: neither run goes on beyond it.
     pub until: TimeMs,
     /// What the lease would have cost an hour, over all members; `None` if it would not have started.

@@ -1,11 +1,11 @@
 //! Questions about one lease.
 
-use selion_api::lease::{LeaseState, Priority};
-use selion_api::{Amount, LeaseId, Rate, TimeMs};
-use selion_market::{Input, Lease, State};
+use selion_api::lease::LeaseState;
+use selion_api::{Amount, LeaseId, TimeMs};
+use selion_market::Lease;
 
 use super::answer::{Answer, Phase, WhatIf, candidates};
-use crate::from_log::{Change, Fate, History, NOTES, Rerun, Scale};
+use crate::from_log::{Asked, Change, Fate, History, NOTES, NoSuch, Rerun, check};
 use crate::world::{Story, World};
 
 /// Why a question has no answer.
@@ -55,29 +55,18 @@ pub enum WhyError {
         /// The lease.
         lease: LeaseId,
     },
+    /// Something that the log does not have.
+    #[error(transparent)]
+    NoSuch(NoSuch),
 }
 
-/// What the request could have said instead.
+/// What could have been otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum If {
-    /// This highest rate; `None`: any.
-    MaxRate(Option<Rate>),
-    /// The highest rate times that.
-    MaxRateBy(Scale),
-    /// This duration, in milliseconds.
-    Duration(u64),
-    /// This patience, in milliseconds.
-    Wait(u64),
-    /// This model for every member; `None`: any.
-    Model(Option<String>),
-    /// Any node for every member.
-    AnyNode,
-    /// At least so many nodes.
-    MinNodes(u16),
-    /// These isolation classes, one bit each.
-    Classes(u8),
-    /// This class of priority.
-    Priority(Priority),
+    /// The lease's own request.
+    Asked(Asked),
+    /// The pool: its policy, or asks of providers.
+    Pool(Change),
 }
 
 /// How the lease stood at `at`; without one, at the end of its last wait, or at its request if it never waited.
@@ -96,7 +85,7 @@ pub fn why(history: &History, lease: LeaseId, at: Option<TimeMs>) -> Result<Answ
         None => Some(last_wait(history, lease, &phases)),
     };
     let entry = entry.unwrap_or(lease.seq);
-    let world = history.world_before(entry.saturating_add(1));
+    let world = history.world_before(entry.saturating_add(1), false);
     let state = world.state();
     let at = at.unwrap_or(world.now());
     let now = state.leases.get(&lease).ok_or(WhyError::Forgotten { lease, at_ms: at.0 })?;
@@ -118,20 +107,25 @@ pub fn why(history: &History, lease: LeaseId, at: Option<TimeMs>) -> Result<Answ
     })
 }
 
-/// What would have become of the lease had its request said something else, up to the end of the log: everything else
-/// is entered again as it was, from the request on with modelled agents.
+/// What would have become of the lease had its request said something else, or the pool been otherwise, up to the end
+/// of the log. Everything else is entered again as it was, with modelled agents: from the request on, or, where the pool
+/// is otherwise, from the first entry on.
 ///
 /// # Errors
 ///
-/// [`WhyError`] if there is no such lease, or `ifs` is about something that its request does not name.
+/// [`WhyError`] if there is no such lease, or `ifs` is about something that the log or the request does not name.
 pub fn what_if(history: &History, lease: LeaseId, ifs: &[If]) -> Result<WhatIf, WhyError> {
     let real = Fate::of(story(history, lease)?, history.ends());
     let seq = lease.seq;
-    let changes: Result<Vec<Change>, WhyError> = ifs.iter().map(|one| change(history, lease, one)).collect();
-    let changes = changes?;
+    let changes: Vec<Change> = ifs.iter().map(|one| change(seq, one)).collect();
+    check(history, &changes).map_err(|error| match error {
+        NoSuch::NoMaxRate { .. } => WhyError::NoMaxRate { lease },
+        other => WhyError::NoSuch(other),
+    })?;
+    let from = if changes.iter().any(Change::is_of_pool) { 0 } else { seq };
     let run = |changes: &[Change]| {
-        let mut rerun = Rerun::at(history, seq, changes);
-        rerun.until_started(seq);
+        let mut rerun = Rerun::at(history, from, changes, false);
+        rerun.until_started(from, seq);
         let now = rerun.world().now();
         let fate = match (rerun.story(seq), rerun.asked(seq)) {
             (Some(story), _) => Fate::of(story, now),
@@ -143,7 +137,7 @@ pub fn what_if(history: &History, lease: LeaseId, ifs: &[If]) -> Result<WhatIf, 
     };
     let (before, _) = run(&[]);
     let (after, rate_after) = run(&changes);
-    Ok(WhatIf { real, before, after, until: history.ends(), rate_after, notes: NOTES })
+    Ok(WhatIf { real, before, after, from, until: history.ends(), rate_after, notes: NOTES })
 }
 
 fn rate_of(story: &Story) -> Amount {
@@ -168,7 +162,7 @@ fn check_time(history: &History, lease: LeaseId, story: &Story, at: TimeMs) -> R
 
 /// Every change of the lease's standing.
 fn phases(history: &History, lease: LeaseId) -> Vec<Phase> {
-    let mut world = World::resume(State::new(), TimeMs(0));
+    let mut world = World::blank(false);
     let mut phases: Vec<Phase> = Vec::new();
     for entry in history.entries() {
         world.replay(&entry.stamp, &entry.input);
@@ -202,21 +196,9 @@ fn last_wait(history: &History, lease: LeaseId, phases: &[Phase]) -> u64 {
     )
 }
 
-fn change(history: &History, lease: LeaseId, one: &If) -> Result<Change, WhyError> {
-    let seq = lease.seq;
-    let max_rate = history.entries().iter().find(|entry| entry.stamp.seq == seq).and_then(|entry| match &entry.input {
-        Input::Request(asked) => asked.request.max_rate,
-        _ => None,
-    });
-    Ok(match one {
-        If::MaxRate(rate) => Change::MaxRate(seq, *rate),
-        If::MaxRateBy(scale) => Change::MaxRate(seq, Some(scale.of(max_rate.ok_or(WhyError::NoMaxRate { lease })?))),
-        If::Duration(ms) => Change::Duration(seq, *ms),
-        If::Wait(ms) => Change::Wait(seq, *ms),
-        If::Model(model) => Change::Model(seq, model.clone()),
-        If::AnyNode => Change::AnyNode(seq),
-        If::MinNodes(nodes) => Change::MinNodes(seq, *nodes),
-        If::Priority(priority) => Change::Priority(seq, *priority),
-        If::Classes(classes) => Change::Classes(seq, *classes),
-    })
+fn change(seq: u64, one: &If) -> Change {
+    match one {
+        If::Asked(asked) => Change::Request(seq, asked.clone()),
+        If::Pool(change) => change.clone(),
+    }
 }

@@ -2,7 +2,9 @@
 //! [`step`] changes the State.
 
 mod agents;
+mod entered;
 mod fleet;
+mod opinion;
 mod story;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,10 +18,13 @@ use selion_market::input::RULES;
 use selion_market::{Answer, Effect, Input, Outcome, Policy, RequestLease, Stamp, State, step};
 
 pub use agents::{Ends, Work};
+pub use entered::{Entered, Keep};
 pub use fleet::{Fleet, HOUR, START, account, node_id};
-pub use story::{Place, Story};
+pub use opinion::Checked;
+pub use story::{Flow, Place, Story};
 
 use agents::{Due, Run};
+use opinion::Opinion;
 
 /// The key that the pool's controller holds; it signs nothing here.
 pub const DELEGATE: Address = Address([0xdd; 20]);
@@ -45,41 +50,33 @@ pub struct World {
     idle_until: TimeMs,
     /// Every entry, where asked for.
     log: Option<Vec<Entered>>,
-}
-
-/// One entry of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entered {
-    /// Where and when.
-    pub stamp: Stamp,
-    /// What.
-    pub input: Input,
-    /// Leaves of the effects that were published with it.
-    pub effects: Vec<Vec<u8>>,
-}
-
-impl Entered {
-    /// The entry of number `seq`.
-    #[must_use]
-    pub fn new(seq: u64, at_ms: TimeMs, fence: Fence, input: Input, effects: Vec<Vec<u8>>) -> Self {
-        Self { stamp: Stamp { seq, at_ms, fence }, input, effects }
-    }
+    /// The second opinion, where asked for.
+    opinion: Option<Opinion>,
 }
 
 impl World {
     /// An open pool under `policy`, without nodes or money, at [`START`].
     #[must_use]
     pub fn open(policy: Policy) -> Self {
-        Self::opened(policy, None)
+        Self::keeping(policy, Keep::default())
     }
 
-    fn opened(policy: Policy, log: Option<Vec<Entered>>) -> Self {
-        let mut world = Self { log, ..Self::resume(State::new(), START) };
+    /// As [`World::open`], and keeps that as well.
+    #[must_use]
+    pub fn keeping(policy: Policy, keep: Keep) -> Self {
+        let mut world = Self { log: keep.log.then(Vec::new), ..Self::blank(keep.opinion) };
+        world.now = START;
         world.fence = Fence { epoch: 1, term: 1 };
         world.enter(Input::Rules { version: RULES, digest: Hash32::ZERO });
         world.enter(Input::Opened { delegate: DELEGATE, policy });
         world.block(vec![fleet::pool_opened()]);
         world
+    }
+
+    /// Before the first entry, with or without a second opinion on those to come.
+    #[must_use]
+    pub fn blank(opinion: bool) -> Self {
+        Self { opinion: opinion.then(Opinion::default), ..Self::resume(State::new(), TimeMs(0)) }
     }
 
     /// A pool that stands at `state` at `now`. What its agents do next with live leases is the caller's to say: see
@@ -98,13 +95,14 @@ impl World {
             watch: story::Watch::default(),
             idle_until: TimeMs(0),
             log: None,
+            opinion: None,
         }
     }
 
-    /// As [`World::open`], and keeps every entry: the log that a controller with these agents would have written.
+    /// What the second opinion said so far, if this world has one.
     #[must_use]
-    pub fn with_log(policy: Policy) -> Self {
-        Self::opened(policy, Some(Vec::new()))
+    pub fn checked(&self) -> Option<&Checked> {
+        self.opinion.as_ref().map(|opinion| &opinion.checked)
     }
 
     /// The entries, of a world that keeps them.
@@ -135,6 +133,12 @@ impl World {
     #[must_use]
     pub fn held_ms(&self) -> u128 {
         self.watch.held_ms()
+    }
+
+    /// Every change of what renters hold and wait for, in order.
+    #[must_use]
+    pub fn flow(&self) -> &[Flow] {
+        &self.watch.flow
     }
 
     /// What was billed for members on each node.
@@ -190,7 +194,7 @@ impl World {
     /// Enters an input just as it stands in a log. Agents are not modelled: what they said comes as inputs as well.
     pub fn replay(&mut self, stamp: &Stamp, input: &Input) -> Outcome {
         self.now = stamp.at_ms;
-        let outcome = step(&mut self.state, stamp, input);
+        let outcome = self.step(stamp, input);
         self.fence = self.state.fence;
         self.note(&outcome);
         self.moved.clear();
@@ -259,12 +263,20 @@ impl World {
 
     fn enter_one(&mut self, input: &Input) -> Outcome {
         let stamp = Stamp { seq: self.state.next_seq, at_ms: self.now, fence: self.fence };
-        let outcome = step(&mut self.state, &stamp, input);
+        let outcome = self.step(&stamp, input);
         self.fence = self.fence.max(self.state.fence);
         self.note(&outcome);
         if let Some(log) = &mut self.log {
             let effects = outcome.effects.iter().map(Effect::leaf).collect();
             log.push(Entered { stamp, input: input.clone(), effects });
+        }
+        outcome
+    }
+
+    fn step(&mut self, stamp: &Stamp, input: &Input) -> Outcome {
+        let outcome = step(&mut self.state, stamp, input);
+        if let Some(opinion) = &mut self.opinion {
+            opinion.hear(stamp, input, &outcome.effects);
         }
         outcome
     }

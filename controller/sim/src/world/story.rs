@@ -65,21 +65,41 @@ impl Story {
     }
 }
 
+/// A change of what a renter holds or waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// When.
+    pub at: TimeMs,
+    /// Whose.
+    pub renter: Account,
+    /// Members more (or fewer) that hold something.
+    pub members: i64,
+    /// Leases more (or fewer) that wait.
+    pub waiting: i64,
+}
+
 /// Counts over the whole pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     members: u64,
     since: TimeMs,
     sum: u128,
+    /// Every change, in order.
+    pub flow: Vec<Flow>,
     /// Bills by node.
     pub income: BTreeMap<NodeId, Amount>,
 }
 
 impl Watch {
-    fn change(&mut self, now: TimeMs, by: i64) {
+    fn hold(&mut self, now: TimeMs, renter: Account, by: i64) {
         self.sum += u128::from(self.members) * u128::from(now.since(self.since));
         self.since = now;
         self.members = self.members.saturating_add_signed(by);
+        self.flow.push(Flow { at: now, renter, members: by, waiting: 0 });
+    }
+
+    fn wait(&mut self, now: TimeMs, renter: Account, by: i64) {
+        self.flow.push(Flow { at: now, renter, members: 0, waiting: by });
     }
 
     pub(super) fn held_ms(&self) -> u128 {
@@ -93,7 +113,7 @@ impl World {
             match effect {
                 Effect::Moved { lease, state, reason, .. } => self.note_move(*lease, *state, *reason),
                 Effect::Granted(grant) => {
-                    self.watch.change(self.now, 1);
+                    self.watch.hold(self.now, grant.renter, 1);
                     let place = Place { node: grant.node, gpu: grant.gpu, slot: grant.slot.clone(), rate: grant.rate };
                     if let Some(story) = self.stories.get_mut(&grant.lease) {
                         if grant.member == 0 {
@@ -102,7 +122,10 @@ impl World {
                         story.places.push(place);
                     }
                 }
-                Effect::Freed { .. } => self.watch.change(self.now, -1),
+                Effect::Freed { lease, .. } => {
+                    let renter = self.stories.get(lease).map(|story| story.renter).unwrap_or_default();
+                    self.watch.hold(self.now, renter, -1);
+                }
                 Effect::Billed(line) => {
                     if let Some(story) = self.stories.get_mut(&line.lease) {
                         story.billed = story.billed.saturating_add(line.amount);
@@ -146,6 +169,7 @@ impl World {
                 since: now,
                 waiting_since: Some(lease.created),
             };
+            self.watch.wait(now, story.renter, 1);
             self.stories.insert(id, story);
         }
         let Some(story) = self.stories.get_mut(&id) else {
@@ -156,6 +180,7 @@ impl World {
                 story.requeued += 1;
                 story.requeued_for = reason;
                 story.waiting_since = Some(now);
+                self.watch.wait(now, story.renter, 1);
             }
             LeaseState::Held => {
                 story.granted = story.granted.or(Some(now));
@@ -174,9 +199,11 @@ impl World {
             }
             _ => {}
         }
-        if matches!(state, LeaseState::Held | LeaseState::Ended) {
-            let waited_ms = story.waiting_since.take().map_or(0, |since| now.since(since));
-            story.waited_ms = story.waited_ms.saturating_add(waited_ms);
+        if matches!(state, LeaseState::Held | LeaseState::Ended)
+            && let Some(since) = story.waiting_since.take()
+        {
+            story.waited_ms = story.waited_ms.saturating_add(now.since(since));
+            self.watch.wait(now, story.renter, -1);
         }
     }
 }

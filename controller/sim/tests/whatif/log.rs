@@ -1,10 +1,21 @@
 use selion_api::agent::Fence;
-use selion_api::{Amount, Reason};
+use selion_api::{Address, Amount, Reason};
 use selion_market::{Input, Policy};
-use selion_sim::from_log::{Change, History, PolicyField, Scale, compare};
+use selion_sim::from_log::{Asked, Asks, Change, Comparison, History, NoSuch, PolicyChange, PolicyField, Scale};
 use selion_sim::world::{DELEGATE, Fleet, HOUR, Work, World, account, node_id};
 
-use crate::made::{TOKEN, ask, at, made, world};
+use crate::made::{KEEP, TOKEN, agreed, ask, at, history, in_groups, made, world};
+
+/// A comparison with changes that the log has something for.
+fn compare(history: &History, list: &[Change]) -> Comparison {
+    let told = selion_sim::from_log::compare(history, list, true).expect("the log has it");
+    agreed(told.checked.as_ref());
+    told
+}
+
+fn policy_time(field: PolicyField, ms: u64) -> Change {
+    Change::Policy(PolicyChange::Time(field, ms))
+}
 
 #[test]
 fn a_log_run_again_with_nothing_changed_comes_out_as_it_was() {
@@ -24,7 +35,7 @@ fn a_log_run_again_with_nothing_changed_comes_out_as_it_was() {
 #[test]
 fn a_lower_price_starts_the_lease_that_found_it_too_dear() {
     let made = made();
-    let cheaper = Change::Price(Some(node_id(2)), Scale { permille: 500 });
+    let cheaper = Change::Price(Asks::Of(Address(node_id(2).0)), Scale { permille: 500 });
     let told = compare(&made.history, &[cheaper]);
     let second = &told.lines[1];
     assert_eq!((second.before.waited_ms / 60_000, second.after.waited_ms), (121, 0));
@@ -43,7 +54,7 @@ fn a_lower_price_starts_the_lease_that_found_it_too_dear() {
 /// him.
 #[test]
 fn a_weight_changes_who_is_served_first() {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet::even(4, 1, "A100"));
     world.fund(&(1..=3).map(account).collect());
     for (number, renter, gpus, hours) in [(1, 1, 2, 40), (2, 2, 1, 40), (3, 3, 1, 2)] {
@@ -54,8 +65,8 @@ fn a_weight_changes_who_is_served_first() {
         world.request(ask(renter, number, 1, None, 1), Work::plain(HOUR)).expect("waits");
     }
     world.run_out(at(60));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
-    let told = compare(&history, &[Change::Weight(account(1), 1_000)]);
+    let history = history(&world);
+    let told = compare(&history, &[Change::Policy(PolicyChange::Weight(account(1), 1_000))]);
     assert_eq!((told.started_in_log, told.reproduced), (6, 6));
     let waits = |number: usize| {
         let line = &told.lines[number];
@@ -67,7 +78,7 @@ fn a_weight_changes_who_is_served_first() {
 #[test]
 fn too_short_a_time_to_prepare_ends_what_ran() {
     let made = made();
-    let told = compare(&made.history, &[Change::Policy(PolicyField::PrepareMs, 30_000)]);
+    let told = compare(&made.history, &[policy_time(PolicyField::PrepareMs, 30_000)]);
     assert!(told.lines.iter().all(|line| line.after.reason == Some(Reason::PrepareTimeout)));
     assert_eq!((told.before.started, told.after.started), (3, 0));
     assert_eq!(told.after.cost, Amount::ZERO);
@@ -83,11 +94,11 @@ fn a_renter_gives_up_at_the_same_time_unless_served_by_then() {
     world.run_until(at(2));
     world.submit(Input::Release { renter: account(2), lease });
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[]);
     assert_eq!(told.lines[1].before.reason, Some(Reason::Released));
     assert_eq!(told.lines[1].before.ended, Some(at(2)));
-    let shorter = compare(&history, &[Change::Duration(told.lines[0].entry, HOUR / 2)]);
+    let shorter = compare(&history, &[Change::Request(told.lines[0].entry, Asked::Duration(HOUR / 2))]);
     assert_eq!(shorter.lines[1].after.started, Some(at(1)));
     assert_eq!(shorter.lines[1].after.reason, Some(Reason::Expired));
 }
@@ -100,7 +111,7 @@ fn a_lost_node_is_lost_again() {
     let node = world.stories()[&lease].places[0].node;
     world.submit(Input::Lost { node, last_seq: 0 });
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     let told = compare(&history, &[]);
     assert_eq!(told.lines[0].before.reason, Some(Reason::NodeLost));
     assert_eq!(told.lines[0].before.ended, Some(at(1)));
@@ -116,8 +127,59 @@ fn a_controller_that_took_over_takes_over_again() {
     world.submit(Input::Opened { delegate: DELEGATE, policy: Policy::default() });
     world.request(ask(2, 2, 1, None, 1), Work::plain(HOUR)).expect("waits");
     world.run_out(at(30));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
-    let told = compare(&history, &[Change::Policy(PolicyField::HoldMs, 5_000)]);
+    let history = history(&world);
+    let told = compare(&history, &[policy_time(PolicyField::HoldMs, 5_000)]);
     assert_eq!((told.started_in_log, told.reproduced), (2, 2));
     assert_eq!(told.lines[1].after.started, Some(at(3)));
+}
+
+/// Node 2 by its model, its provider, and by nothing that the log has.
+#[test]
+fn asks_are_changed_by_model_and_by_provider_and_never_of_nobody() {
+    let made = made();
+    let half = Scale { permille: 500 };
+    let cost = |asks| compare(&made.history, &[Change::Price(asks, half)]).after.cost;
+    let everybody = cost(Asks::All);
+    assert_eq!([cost(Asks::Model("A100".into())), cost(Asks::Of(Address([0x41; 20])))], [everybody; 2]);
+    for (asks, says) in [
+        (Asks::Model("A10".into()), "`A10`, or has such GPUs; the log has the models A100"),
+        (Asks::Of(Address([9; 20])), "no node of this log is or belongs to 0x0909"),
+    ] {
+        let error =
+            selion_sim::from_log::compare(&made.history, &[Change::Price(asks, half)], false).expect_err("nobody's");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+/// Somebody else holds a GPU until 2 h. Then `lab` (renter 1, who also holds the other one) and `firm`
+/// (renter 2, who holds nothing) both want it: it is the firm's turn, unless the lab is guaranteed all of the pool.
+#[test]
+fn a_quota_and_a_group_change_who_is_served_first() {
+    let history = in_groups();
+    let waits = |list: &[Change]| {
+        let told = compare(&history, list);
+        [3, 4].map(|number| told.lines[number].after.waited_ms / HOUR)
+    };
+    assert_eq!(waits(&[]), [3, 2], "lab, firm");
+    let quota = Change::Policy(PolicyChange::Quota("lab".into(), 1_000));
+    assert_eq!(waits(&[quota]), [2, 3]);
+    let heavy = Change::Policy(PolicyChange::GroupWeight("lab".into(), 1_000));
+    assert_eq!(waits(&[heavy]), [3, 2], "nothing held is less than anything, whatever the weight");
+    let together = [
+        Change::Policy(PolicyChange::Seat(account(2), "lab".into())),
+        Change::Policy(PolicyChange::Quota("lab".into(), 1_000)),
+    ];
+    assert_eq!(waits(&together), [3, 2], "a quota does not tell between members of one group");
+}
+
+#[test]
+fn a_change_of_what_the_log_does_not_have_is_named() {
+    let history = in_groups();
+    let error =
+        |change| selion_sim::from_log::compare(&history, &[Change::Policy(change)], false).expect_err("not there");
+    let told = error(PolicyChange::Quota("la".into(), 100)).to_string();
+    assert_eq!(told, "no account is in the group `la` or below it; the groups with accounts are firm, lab/vision");
+    assert_eq!(error(PolicyChange::Weight(account(99), 2)), NoSuch::Account { account: account(99) });
+    let request = selion_sim::from_log::compare(&history, &[Change::Request(1, Asked::AnyNode)], false);
+    assert_eq!(request.expect_err("entry 1 opens the log"), NoSuch::Request { entry: 1 });
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{OnNodeLoss, Priority};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, MemberWant, Rate, SliceWant, TimeMs};
-use selion_market::Policy;
+use selion_market::{Group, Policy, Seat};
 use selion_sim::from_log::History;
-use selion_sim::world::{Fleet, HOUR, START, Work, World, account};
+use selion_sim::world::{Checked, Fleet, HOUR, Keep, START, Work, World, account};
 
 /// One token.
 pub const TOKEN: u64 = 1_000_000;
@@ -17,6 +17,24 @@ pub const START_MS: TimeMs = START;
 
 pub fn at(hours: u64) -> TimeMs {
     START.plus(hours * HOUR)
+}
+
+/// Made pools keep their log, and are asked about at every entry.
+pub const KEEP: Keep = Keep { log: true, opinion: true };
+
+/// The second opinion was asked, and agreed.
+#[track_caller]
+pub fn agreed(checked: Option<&Checked>) {
+    let checked = checked.expect("it was asked");
+    assert!(checked.entries > 0, "about something");
+    assert_eq!((checked.faults, checked.findings.as_slice()), (0, &[][..]));
+}
+
+/// The log of a made pool.
+#[track_caller]
+pub fn history(world: &World) -> History {
+    agreed(world.checked());
+    History::read(world.log().to_vec()).expect("its own rules")
 }
 
 /// Asks for `gpus` whole GPUs at up to `max_rate` each.
@@ -60,16 +78,51 @@ pub fn made() -> Made {
         leases.push(world.request(request, work).expect("taken"));
     }
     world.run_out(at(20));
-    let history = History::read(world.log().to_vec()).expect("its own rules");
+    let history = history(&world);
     Made { history, leases: leases.try_into().expect("three") }
 }
 
 /// Two one-GPU nodes, the second at twice the price, and renters 1 to 3 with money.
 pub fn world() -> World {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet { rates: vec![Rate(TOKEN), Rate(2 * TOKEN)], ..Fleet::even(2, 1, "A100") });
     world.fund(&(1..=3).map(account).collect::<BTreeSet<Account>>());
     world
+}
+
+/// Two GPUs. Renter 1 (in `lab/vision`) holds one for 40 h, renter 3 the other until 1 h, and again in line until he is
+/// served: he asked first and is booked. From 0 h on renter 1 and then renter 2 (in `firm`) want one for 1 h as well.
+pub fn in_groups() -> History {
+    let group = |path: &str| Group { path: path.into(), weight: 1, quota_permille: 0 };
+    let seat = |number, path: &str| Seat { account: account(number), group: path.into(), weight: 1 };
+    let policy = Policy {
+        groups: ["firm", "lab", "lab/vision"].map(group).into(),
+        accounts: vec![seat(1, "lab/vision"), seat(2, "firm")],
+        ..Policy::default()
+    };
+    let mut world = World::keeping(policy, KEEP);
+    world.add_fleet(&Fleet::even(2, 1, "A100"));
+    world.fund(&(1..=3).map(account).collect());
+    for (number, renter, hours) in [(1, 1, 40), (2, 3, 1), (3, 3, 1), (4, 1, 1), (5, 2, 1)] {
+        world.request(ask(renter, number, 1, None, hours), Work::plain(hours * HOUR)).expect("taken");
+    }
+    world.run_out(at(60));
+    history(&world)
+}
+
+/// Four GPUs on a node. Renter 1 holds three for 10 h; renter 2 wants all four and is booked; renter 3 wants one for
+/// 20 h, which would make renter 2 wait longer.
+pub fn kept() -> (History, LeaseId) {
+    let mut world = World::keeping(Policy::default(), KEEP);
+    world.add_fleet(&Fleet::even(1, 4, "A100"));
+    world.fund(&(1..=3).map(account).collect());
+    let mut last = LeaseId { seq: 0, index: 0 };
+    for (number, gpus, hours) in [(1, 3, 10), (2, 4, 1), (3, 1, 20)] {
+        let request = ask(number.into(), number, gpus, None, hours);
+        last = world.request(request, Work::plain(hours * HOUR)).expect("taken");
+    }
+    world.run_out(at(60));
+    (history(&world), last)
 }
 
 #[test]

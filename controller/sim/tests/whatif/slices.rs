@@ -7,9 +7,9 @@ use selion_api::slice::{MigProfile, MigTable, SliceWant};
 use selion_api::{LeaseId, Rate};
 use selion_market::{Policy, State};
 use selion_sim::random::Random;
-use selion_sim::world::{Fleet, HOUR, Work, World, account};
+use selion_sim::world::{Fleet, HOUR, Keep, Work, World, account};
 
-use crate::made::{START_MS, TOKEN, ask};
+use crate::made::{KEEP, START_MS, TOKEN, agreed, ask};
 
 const GIB: u64 = 1 << 30;
 /// Profile, starts, memory slices, compute slices, instances: what NVML lists for the A100 80GB.
@@ -43,7 +43,7 @@ fn pool(offered: &[usize]) -> World {
     for gpu in specs.iter_mut().flat_map(|spec| &mut spec.gpus) {
         gpu.mig = Some(MigTable { mem_slices: 8, compute_slices: 7, profiles: offered.iter().map(table).collect() });
     }
-    let mut world = World::open(Policy::default());
+    let mut world = World::keeping(Policy::default(), Keep { log: false, ..KEEP });
     world.add_nodes(specs);
     world.fund(&[account(1)].into());
     world
@@ -70,6 +70,7 @@ fn served(offered: &[usize], seed: u64) -> u64 {
             sum += hours * u64::from(PROFILES[needs].3);
         }
     }
+    agreed(world.checked());
     sum
 }
 
@@ -97,7 +98,7 @@ fn holdings(state: &State) -> BTreeMap<LeaseId, usize> {
 /// J7: all or nothing. Gangs of one to six, some of which lose a node under them.
 #[test]
 fn j7_a_gang_holds_all_its_members_or_none_until_it_ends() {
-    let mut world = World::with_log(Policy::default());
+    let mut world = World::keeping(Policy::default(), KEEP);
     world.add_fleet(&Fleet::even(4, 2, "A100"));
     world.fund(&(1..=3).map(account).collect());
     let mut random = Random::new(7, 0);
@@ -117,6 +118,7 @@ fn j7_a_gang_holds_all_its_members_or_none_until_it_ends() {
     }
     world.run_out(START_MS.plus(1_000 * HOUR));
 
+    agreed(world.checked());
     let mut replayed = World::resume(State::new(), START_MS);
     let (mut whole, mut waited) = (0, 0);
     for entry in world.log() {
