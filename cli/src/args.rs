@@ -188,6 +188,7 @@ mod tests {
              --bookings --policy fgd --seeds 3 --json",
             "selion simulate mig --mix large-heavy --load 1.3",
             "selion simulate load --nodes 19408 --gpus 99392 --classes 91 --policy fill --gang 4 --json",
+            "selion simulate load --case kai --policy fgd --json",
             "selion pool create --chain-rpc http://h:1 --key-file k --finality-depth finalized --thaw 3d",
         ] {
             let line = line.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,7 +1,7 @@
 //! `selion simulate load`: how fast the engine decides.
 
 use selion_sim::Weighting;
-use selion_sim::load::{Report, Settings, simulate};
+use selion_sim::load::{Case, CaseReport, Figure, Report, Settings, run_case, simulate};
 
 use super::simulate::Bar;
 use crate::failure::Done;
@@ -11,11 +11,15 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Nodes
-    #[arg(long)]
-    nodes: usize,
+    #[arg(long, required_unless_present = "case")]
+    nodes: Option<usize>,
     /// GPUs in all
-    #[arg(long)]
-    gpus: usize,
+    #[arg(long, required_unless_present = "case")]
+    gpus: Option<usize>,
+    /// A case of fixed size, with its goals: kai (20 replicas come to 140,000 tasks on 4,000 nodes), million (2,000,000
+    /// tasks are placed on 6,100 nodes) or replace (100,000 GPUs are placed from empty)
+    #[arg(long, conflicts_with_all = ["nodes", "gpus", "classes", "gang", "racks", "decisions"])]
+    case: Option<Case>,
     /// Distinct kinds of request
     #[arg(long, default_value_t = 91)]
     classes: usize,
@@ -38,11 +42,30 @@ pub struct Args {
 
 /// Runs and reports.
 pub fn main(out: Output, args: Args) -> Done {
-    let Args { nodes, gpus, classes, policy, gang, racks, decisions, json: _ } = args;
+    let Args { nodes, gpus, case, classes, policy, gang, racks, decisions, json: _ } = args;
     let bar = Bar::new(out);
+    if let Some(case) = case {
+        let report = run_case(case, policy, &bar)?;
+        drop(bar);
+        return out.show(&report, |report| figures(out, report));
+    }
+    // Without a case both are there; the experiment refuses 0.
+    let (nodes, gpus) = (nodes.unwrap_or_default(), gpus.unwrap_or_default());
     let report = simulate(&Settings { nodes, gpus, classes, policy, gang, racks, decisions }, &bar)?;
     drop(bar);
     out.show(&report, |report| human(out, report, gang))
+}
+
+fn figures(out: Output, report: &CaseReport) -> String {
+    let row = |figure: &Figure| {
+        [
+            figure.name.replace('_', " "),
+            format!("{:.3}", figure.value),
+            figure.goal.map_or("-".to_owned(), |goal| format!("below {goal}")),
+            figure.met.map_or("-", |met| if met { "yes" } else { "no" }).to_owned(),
+        ]
+    };
+    out.table(["FIGURE", "VALUE", "GOAL", "MET"], report.figures.iter().map(row).collect(), "nothing measured")
 }
 
 fn human(out: Output, report: &Report, gang: Option<u32>) -> String {

@@ -59,6 +59,16 @@ impl Busy {
         self.now = self.now.max(now);
     }
 
+    /// The clock, in ms.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// True if nothing on the node has an end.
+    pub fn idle(&self, rank: u32) -> bool {
+        self.nodes.get(rank as usize).is_none_or(|ends| ends.all.is_empty())
+    }
+
     /// Something arrives now.
     pub fn arrive(&mut self) {
         self.pace.arrive(self.now, None);

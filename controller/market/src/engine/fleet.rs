@@ -30,7 +30,7 @@ pub struct Fleet {
     arrivals: u64,
     seed: u64,
     weighting: Weighting,
-    busy: Busy,
+    pub(super) busy: Busy,
     pub(super) rule: Rule,
     index: Index,
     pub(super) gangs: Gangs,
@@ -161,27 +161,25 @@ impl Fleet {
     /// taken yet. The same as [`Fleet::scan`].
     pub fn choose(&mut self, class: ClassId, end: Option<u64>) -> Option<Choice> {
         let want = *self.want(class)?;
-        let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
-        let end = end.filter(|_| scorer.minds_ends(&want)).map(|end| (end, &self.busy));
+        let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule).until(end, &want);
         let rank = if let Rule::Random(draw) = scorer.rule {
             let draw = *draw & u64::from(u32::MAX);
             let nth = draw.checked_rem(self.index.count(class.0, &mut scorer) as u64)?;
             self.index.nth(class.0, usize::try_from(nth).ok()?, &mut scorer)?
-        } else if end.is_some() {
-            let charge = |scorer: &Scorer<'_>, rank, entry| scorer.charge(&want, rank, entry, end);
+        } else if scorer.end.is_some() {
+            let charge = |scorer: &Scorer<'_>, rank, entry| scorer.charge(&want, rank, entry);
             self.index.best_charged(class.0, &mut scorer, charge)?.rank
         } else {
             self.index.best(class.0, &mut scorer)?.rank
         };
-        scorer.on_node(&want, rank, end).map(|(_, choice)| choice)
+        scorer.on_node(&want, rank).map(|(_, choice)| choice)
     }
 
     /// The best place on one node, as [`Fleet::choose`] would choose it were there no other.
     pub fn choose_on(&mut self, class: ClassId, rank: u32, end: Option<u64>) -> Option<Choice> {
         let want = *self.want(class)?;
-        let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
-        let end = end.filter(|_| scorer.minds_ends(&want)).map(|end| (end, &self.busy));
-        scorer.on_node(&want, rank, end).map(|(_, choice)| choice)
+        let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule).until(end, &want);
+        scorer.on_node(&want, rank).map(|(_, choice)| choice)
     }
 
     /// Closes a node, so that it takes nothing new, or opens it: for a pause, or for one that has it booked.
@@ -193,9 +191,8 @@ impl Fleet {
     /// What [`Fleet::choose`] must return, found by judging every node and device.
     pub fn scan(&mut self, class: ClassId, end: Option<u64>) -> Option<Choice> {
         let want = *self.want(class)?;
-        let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
-        let end = end.filter(|_| scorer.minds_ends(&want)).map(|end| (end, &self.busy));
-        let able: Vec<_> = (0..self.nodes.len()).filter_map(|rank| scorer.on_node(&want, rank, end)).collect();
+        let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule).until(end, &want);
+        let able: Vec<_> = (0..self.nodes.len()).filter_map(|rank| scorer.on_node(&want, rank)).collect();
         if let Rule::Random(draw) = scorer.rule {
             let nth = (*draw & u64::from(u32::MAX)).checked_rem(able.len() as u64)?;
             return able.get(usize::try_from(nth).ok()?).map(|(_, choice)| *choice);
@@ -211,7 +208,7 @@ impl Fleet {
     pub fn take(&mut self, class: ClassId, choice: &Choice, end: Option<u64>) -> Result<(), Misfit> {
         let want = *self.want(class).ok_or(Misfit::NoClass(class.0))?;
         self.nodes.take(&want, choice)?;
-        if let Some(end) = end {
+        if let Some(end) = end.filter(|_| self.rule.minds_ends()) {
             self.busy.take(choice, end, self.nodes.slices(&want, choice));
         }
         self.touch(choice.node);
@@ -226,7 +223,7 @@ impl Fleet {
     pub fn release(&mut self, class: ClassId, choice: &Choice, end: Option<u64>) -> Result<(), Misfit> {
         let want = *self.want(class).ok_or(Misfit::NoClass(class.0))?;
         self.nodes.release(&want, choice)?;
-        if let Some(end) = end {
+        if let Some(end) = end.filter(|_| self.rule.minds_ends()) {
             self.busy.release(choice, end, self.nodes.slices(&want, choice));
         }
         self.touch(choice.node);

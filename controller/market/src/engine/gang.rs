@@ -252,7 +252,7 @@ impl Fleet {
     }
 
     fn gang_in_a_domain(&mut self, id: ClassId, want: &Want, members: u32) -> Option<Vec<Choice>> {
-        let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
+        let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule);
         let mut class = self.gangs.class(id.0, &mut scorer)?;
         let mut best: Option<(i64, usize)> = None;
         for domain in 0..class.rooms.len() {
@@ -295,13 +295,13 @@ impl Fleet {
         while trial.len() < members as usize {
             let Some((place, score)) = highest(scores) else { break };
             let Some(rank) = ranks.get(place).copied() else { break };
-            let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
-            let Some((_, choice)) = scorer.on_node(want, rank, None) else { break };
+            let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule);
+            let Some((_, choice)) = scorer.on_node(want, rank) else { break };
             if self.nodes.take(want, &choice).is_err() {
                 break;
             }
             self.rule.touch(&self.nodes, rank);
-            let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
+            let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule);
             let ways = scorer.ways(id, rank);
             if let Some(kept) = scores.get_mut(place) {
                 trial.push((place, core::mem::replace(kept, priced(&scorer, id, &ways)), choice));
@@ -326,9 +326,9 @@ impl Fleet {
         for domain in 0..domains.count() {
             let (mut sum, mut chosen) = (0_i64, Vec::new());
             while chosen.len() < members as usize {
-                let mut scorer = Scorer { nodes: &self.nodes, wants: &self.wants, rule: &mut self.rule };
+                let mut scorer = Scorer::new(&self.nodes, &self.wants, &self.busy, &mut self.rule);
                 let ranks = domains.ranks.get(domains.range(domain))?;
-                let able = ranks.iter().filter_map(|rank| scorer.on_node(&want, *rank, None));
+                let able = ranks.iter().filter_map(|rank| scorer.on_node(&want, *rank));
                 let next = able.reduce(|best, next| if next.0 > best.0 { next } else { best });
                 let Some((score, choice)) = next.filter(|(_, choice)| self.nodes.take(&want, choice).is_ok()) else {
                     break;

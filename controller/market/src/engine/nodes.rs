@@ -1,6 +1,6 @@
 //! What is left on every node and device, and the only two operations that change it.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -11,7 +11,7 @@ use super::view::{Shape, View, WHOLE, Want};
 pub const MAX_DEVICES: u8 = 64;
 
 /// A node as it joins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeShape {
     /// Interned GPU model, below 64.
     pub model: u8,
@@ -83,6 +83,8 @@ impl fmt::Display for Misfit {
 impl core::error::Error for Misfit {}
 
 const NO_TABLE: u8 = u8::MAX;
+/// The kind of nodes of which there are too many kinds.
+const NO_KIND: u16 = u16::MAX;
 
 /// Devices whose thousandths are kept with the node.
 const NEAR: usize = 8;
@@ -114,6 +116,8 @@ type Next = fn(&Nodes, (u32, &Node), &Want, u8, usize) -> Option<(u16, u8)>;
 pub struct Nodes {
     nodes: Vec<Node>,
     shapes: Vec<NodeShape>,
+    /// By rank, a number that nodes of one shape have in common, wherever they are.
+    kinds: Vec<u16>,
     /// Where the devices of each node begin in what follows.
     firsts: Vec<usize>,
     /// Thousandths left on each device of each node that has too many to keep near; of others it is not kept up.
@@ -132,12 +136,14 @@ impl Nodes {
         let mut all = Self {
             nodes: Vec::new(),
             shapes: Vec::new(),
+            kinds: Vec::new(),
             firsts: Vec::new(),
             far: Vec::new(),
             mask: Vec::new(),
             closed: BTreeSet::new(),
             tables,
         };
+        let mut kinds = BTreeMap::new();
         for shape in shapes {
             let shape = NodeShape { gpus: shape.gpus.min(MAX_DEVICES), model: shape.model.min(63), ..*shape };
             all.firsts.push(all.far.len());
@@ -155,6 +161,8 @@ impl Nodes {
             all.far.resize(all.far.len() + usize::from(shape.gpus), WHOLE);
             all.mask.resize(all.far.len(), 0);
             all.shapes.push(shape);
+            let next = u16::try_from(kinds.len()).unwrap_or(NO_KIND);
+            all.kinds.push(*kinds.entry(NodeShape { domain: 0, ..shape }).or_insert(next));
         }
         all
     }
@@ -254,10 +262,24 @@ impl Nodes {
         }
     }
 
+    pub(super) fn is_closed(&self, rank: u32) -> bool {
+        !self.closed.is_empty() && self.closed.contains(&rank)
+    }
+
+    /// The number of the node's kind if it is open and nothing of it is taken. Nodes of one kind are equal then.
+    pub(super) fn empty(&self, rank: u32) -> Option<u16> {
+        let (node, shape) = (self.node(rank)?, self.shape(rank)?);
+        let empty = node.free == node.devices && (node.cpu, node.ram) == (shape.cpu, shape.ram);
+        let kind = self.kinds.get(rank as usize).copied().filter(|kind| *kind != NO_KIND);
+        kind.filter(|_| empty && !self.is_closed(rank))
+    }
+
     /// True if the node is open, and CPU, memory and model allow the request on it.
     pub(super) fn hosts(&self, rank: u32, node: &Node, want: &Want) -> bool {
-        let open = self.closed.is_empty() || !self.closed.contains(&rank);
-        open && node.cpu >= want.cpu && node.ram >= want.ram && want.models >> (node.model & 63) & 1 == 1
+        !self.is_closed(rank)
+            && node.cpu >= want.cpu
+            && node.ram >= want.ram
+            && want.models >> (node.model & 63) & 1 == 1
     }
 
     /// The MIG slices that the choice is about; all for what is no MIG instance.

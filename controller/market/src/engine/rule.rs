@@ -134,6 +134,11 @@ impl Rule {
         }
     }
 
+    /// True if the ends of leases can matter to it.
+    pub fn minds_ends(&self) -> bool {
+        matches!(self, Self::Terms(_))
+    }
+
     /// Takes a known mix, for good.
     pub fn oracle(&mut self, mix: &[(Want, u64)], nodes: &Nodes) {
         match self {

@@ -14,12 +14,21 @@ const BEST_FIT_CPU: i64 = 128_000;
 const BEST_FIT_GPU: i64 = 8_000;
 /// Ways that a class has at most in the index, by group.
 const KINDS: usize = 2;
+/// In the index, nodes on which nothing has an end are groups of their own, by this bit: they are all charged alike,
+/// so that the first of many that are equal is known without charging the others.
+const IDLE: u16 = {
+    assert!(Group::COUNT.is_power_of_two() && 2 * Group::COUNT <= super::index::MAX_GROUP as usize);
+    Group::COUNT as u16
+};
 
 /// Scores placements on nodes as they are now.
 pub(super) struct Scorer<'a> {
     pub nodes: &'a Nodes,
     pub wants: &'a [Want],
+    pub busy: &'a Busy,
     pub rule: &'a mut Rule,
+    /// When what is to be placed ends, in ms, if that matters to its score.
+    pub end: Option<u64>,
 }
 
 /// A way to place a request on a node: the device, the MIG start, the key and what its price depends on.
@@ -60,6 +69,18 @@ impl Found {
                 Some(_) => {}
             }
         }
+    }
+}
+
+impl<'a> Scorer<'a> {
+    /// For what has no end.
+    pub fn new(nodes: &'a Nodes, wants: &'a [Want], busy: &'a Busy, rule: &'a mut Rule) -> Self {
+        Self { nodes, wants, busy, rule, end: None }
+    }
+
+    /// For a request that ends then.
+    pub fn until(self, end: Option<u64>, want: &Want) -> Self {
+        Self { end: end.filter(|_| self.minds_ends(want)), ..self }
     }
 }
 
@@ -164,10 +185,10 @@ impl Scorer<'_> {
     }
 
     /// The best placement of the request on the node, with its score; with several of one score, on the lowest device.
-    pub fn on_node(&mut self, want: &Want, rank: u32, end: Option<(u64, &Busy)>) -> Option<(i32, Choice)> {
+    pub fn on_node(&mut self, want: &Want, rank: u32) -> Option<(i32, Choice)> {
         let ways = self.found(want, rank).0;
         let scored = ways.into_iter().flatten().map(|way| {
-            let charge = self.charge(want, rank, way.entry(), end);
+            let charge = self.charge(want, rank, way.entry());
             (way.entry.key.saturating_sub(self.price(want, way.entry.group)).saturating_sub(charge), way)
         });
         let better = |one: &(i32, Way), two: &(i32, Way)| {
@@ -184,7 +205,7 @@ impl Scorer<'_> {
 
     fn price(&self, want: &Want, group: u16) -> i32 {
         let Rule::Terms(rule) = &*self.rule else { return 0 };
-        let price = Group::numbered(group).map_or(0, |group| rule.terms.price(want, group));
+        let price = Group::numbered(group & !IDLE).map_or(0, |group| rule.terms.price(want, group));
         match want.shape {
             Shape::Mig { table, .. } => {
                 let slices = self.nodes.table(table).map_or(1, |layout| i32::from(layout.slices));
@@ -196,7 +217,7 @@ impl Scorer<'_> {
     }
 
     /// True if the end of the lease matters to its score.
-    pub fn minds_ends(&self, want: &Want) -> bool {
+    fn minds_ends(&self, want: &Want) -> bool {
         let Rule::Terms(rule) = &*self.rule else { return false };
         let weights = rule.terms.weights();
         match want.shape {
@@ -208,9 +229,12 @@ impl Scorer<'_> {
     }
 
     /// What a way costs for keeping its device and node busy longer, in the unit of its key: never less than 0.
-    pub fn charge(&self, want: &Want, rank: u32, entry: Entry, end: Option<(u64, &Busy)>) -> i32 {
-        let (Rule::Terms(rule), Some((new, busy))) = (&*self.rule, end) else { return 0 };
-        let (weights, device) = (rule.terms.weights(), usize::from(entry.note >> 3));
+    pub fn charge(&self, want: &Want, rank: u32, entry: Entry) -> i32 {
+        let (Rule::Terms(rule), Some(new)) = (&*self.rule, self.end) else { return 0 };
+        let (weights, device, busy) = (rule.terms.weights(), usize::from(entry.note >> 3), self.busy);
+        if entry.group & IDLE != 0 {
+            return 0; // it is in the group's offset
+        }
         let charge = if let Shape::Mig { table, profile } = want.shape {
             let place = (profile, u8::try_from(entry.note & 7).unwrap_or(0));
             let table = rule.mig.get(usize::from(table));
@@ -218,10 +242,16 @@ impl Scorer<'_> {
             let charge = table.map_or(0, |table| table.end_charge(weights, place, &ends, new, busy.mean_life()));
             grain::round(charge, 1)
         } else {
-            let ends = ends::Ends { new, device: busy.device(rank, device), node: busy.node(rank) };
-            grain::round(ends::charge(weights, want, ends, busy.mean_life()), weights.bucket)
+            self.end_charge(want, busy.device(rank, device), busy.node(rank))
         };
         charge.max(0)
+    }
+
+    /// What a place without MIG costs whose device and node are busy until then.
+    fn end_charge(&self, want: &Want, device: u64, node: u64) -> i32 {
+        let (Rule::Terms(rule), Some(new)) = (&*self.rule, self.end) else { return 0 };
+        let charge = ends::charge(rule.terms.weights(), want, ends::Ends { new, device, node }, self.busy.mean_life());
+        grain::round(charge, rule.terms.weights().bucket)
     }
 
     /// The way in which the index sees a node.
@@ -246,11 +276,36 @@ impl Judge for Scorer<'_> {
         {
             return ways;
         }
-        self.found(&want, rank).0.map(|way| way.map(Way::entry))
+        let apart = matches!(&*self.rule, Rule::Terms(_)) && matches!(want.shape, Shape::Share(_) | Shape::Whole(_));
+        let idle = if apart && self.busy.idle(rank) { IDLE } else { 0 };
+        let seen = |entry: Entry| Entry { group: entry.group | idle, ..entry };
+        self.found(&want, rank).0.map(|way| way.map(|way| seen(way.entry())))
     }
 
     fn offset(&self, class: u32, group: u16) -> i32 {
-        self.wants.get(class as usize).map_or(0, |want| self.price(want, group))
+        let Some(want) = self.wants.get(class as usize) else { return 0 };
+        let now = self.busy.now();
+        let charge = if group & IDLE == 0 { 0 } else { self.end_charge(want, now, now).max(0) };
+        self.price(want, group).saturating_add(charge)
+    }
+
+    fn may(&self, rank: u32) -> impl Fn(u32) -> bool {
+        let node = self.nodes.node(rank).filter(|_| !self.nodes.is_closed(rank)).copied();
+        let wants = self.wants;
+        move |class| {
+            let (Some(node), Some(want)) = (node, wants.get(class as usize)) else { return false };
+            let devices = match want.shape {
+                Shape::None => true,
+                Shape::Share(milli) => node.most >= milli,
+                Shape::Whole(count) => node.free >= count,
+                Shape::Mig { table, .. } => node.table == table,
+            };
+            devices & (node.cpu >= want.cpu) & (node.ram >= want.ram) & (want.models >> (node.model & 63) & 1 == 1)
+        }
+    }
+
+    fn alike(&self, rank: u32) -> Option<u16> {
+        self.nodes.empty(rank).filter(|_| self.busy.idle(rank))
     }
 }
 

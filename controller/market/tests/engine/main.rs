@@ -14,3 +14,4 @@ mod index;
 mod mig;
 mod pool;
 mod published;
+mod sift;

@@ -1,6 +1,5 @@
 //! Gangs: all members in one rack, with every rack in which they fit scored.
 
-use std::cmp::Reverse;
 use std::time::Instant;
 
 use selion_market::engine::Within;
@@ -22,7 +21,7 @@ impl Bench {
         for choice in chosen {
             if self.fleet.take(class, &choice, Some(end)).is_ok() {
                 self.used += gpu;
-                self.live.push(Reverse((end, class, gpu, choice)));
+                self.live.push(end, (class, gpu, choice));
                 placed += 1;
             }
         }

@@ -56,6 +56,23 @@ pub fn classes(count: usize) -> Vec<Class> {
     classes
 }
 
+/// So many distinct small classes, all equally popular: a share of up to `most` milli of a GPU, and up to the same part
+/// of the 12 cores that a node has for each.
+pub fn shares(count: usize, most: u16) -> Vec<Class> {
+    let mut random = Random::new(92, 0);
+    let mut classes: Vec<Class> = Vec::new();
+    while classes.len() < count {
+        let milli = 1 + random.below(usize::from(most)) as u16;
+        // In steps of 10 thousandths of a core, so that small shares make enough classes too.
+        let cpu = 10 * (1 + random.below(usize::from(most) * 12 / 10)) as u32;
+        let want = Want { shape: Shape::Share(milli), cpu, ram: cpu * 4, models: u64::MAX };
+        if classes.iter().all(|class| class.want != want) {
+            classes.push(Class { want, weight: 1.0 });
+        }
+    }
+    classes
+}
+
 /// Scales the weights so that each kind has its part of the tasks, as far as it has classes.
 fn normalise(classes: &mut [Class]) {
     for kind in &KINDS {

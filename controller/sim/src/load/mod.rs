@@ -4,16 +4,18 @@
 //! mix is learned, its choice and its taking, while work leaves at its end, at 1.1 times the load that the fleet holds.
 //! Departures count in the rate, the repair they cause is paid by the next choice.
 
+mod cases;
 mod gang;
+mod live;
 pub mod mix;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Instant;
 
-use selion_market::engine::{Choice, ClassId, Fleet, Weighting};
+use selion_market::engine::{ClassId, Fleet, NodeShape, Weighting};
 use serde::Serialize;
 
+pub use self::cases::{Case, CaseReport, Figure, Size, UnknownCase, run_case};
+use self::live::{Live, Task};
 use crate::random::Random;
 use crate::stats::percentile;
 use crate::{Progress, SimError};
@@ -71,7 +73,7 @@ pub struct Bench {
     fleet: Fleet,
     /// Class, GPU and, summed up, weight of each made class.
     classes: Vec<(ClassId, u64, f64)>,
-    live: BinaryHeap<Reverse<(u64, ClassId, u64, Choice)>>,
+    live: Live,
     used: u64,
     random: Random,
     /// In ticks, between two of which several can arrive.
@@ -144,10 +146,16 @@ fn check(settings: &Settings) -> Result<(), SimError> {
 impl Bench {
     /// An empty one.
     pub fn new(settings: &Settings) -> Self {
-        let mut fleet = Fleet::new(settings.policy, &mix::nodes(settings.nodes, settings.gpus, settings.racks));
+        let nodes = mix::nodes(settings.nodes, settings.gpus, settings.racks);
+        Self::of(settings.policy, &nodes, &mix::classes(settings.classes), settings.gpus)
+    }
+
+    /// An empty one of those nodes, with so many GPUs, and those classes.
+    fn of(policy: Weighting, nodes: &[NodeShape], made: &[mix::Class], gpus: usize) -> Self {
+        let mut fleet = Fleet::new(policy, nodes);
         let mut sum = 0.0;
         let mut classes = Vec::new();
-        for class in mix::classes(settings.classes) {
+        for class in made {
             sum += class.weight;
             classes.push((fleet.intern(class.want), gpu_of(class.want.shape), sum));
         }
@@ -161,11 +169,11 @@ impl Bench {
                 mean
             })
             .sum();
-        let tick = LIFE * mean_gpu / (settings.gpus as f64 * 1000.0 * LOAD);
+        let tick = LIFE * mean_gpu / (gpus as f64 * 1000.0 * LOAD);
         Self {
             fleet,
             classes,
-            live: BinaryHeap::new(),
+            live: Live::default(),
             used: 0,
             random: Random::new(1, 0),
             clock: 0.0,
@@ -207,13 +215,32 @@ impl Bench {
     pub fn fill(&mut self, capacity: u64) -> usize {
         let (mut decisions, mut arrived) = (0, 0);
         while self.used * 100 < capacity * LEVEL && arrived < capacity * 2 {
-            let (class, gpu) = self.draw();
-            let end = self.end();
-            arrived += gpu.max(1);
+            arrived += self.arrive_one().max(1);
             decisions += 1;
-            self.place(class, gpu, end);
         }
         decisions
+    }
+
+    /// A task comes: the GPU that it asks for.
+    fn arrive_one(&mut self) -> u64 {
+        let (class, gpu) = self.draw();
+        let end = self.end();
+        self.place(class, gpu, end);
+        gpu
+    }
+
+    /// The task that ends next leaves before its time.
+    fn end_one(&mut self) {
+        if let Some((end, task)) = self.live.pop() {
+            self.leave(end, task);
+        }
+    }
+
+    fn leave(&mut self, end: u64, (class, gpu, choice): Task) {
+        // It was taken as it is given back, so it is there.
+        if self.fleet.release(class, &choice, Some(end)).is_ok() {
+            self.used -= gpu;
+        }
     }
 
     fn place(&mut self, class: ClassId, gpu: u64, end: u64) {
@@ -222,7 +249,7 @@ impl Bench {
         let choice = if self.scan { self.fleet.scan(class, Some(end)) } else { self.fleet.choose(class, Some(end)) };
         if let Some(choice) = choice.filter(|choice| self.fleet.take(class, choice, Some(end)).is_ok()) {
             self.used += gpu;
-            self.live.push(Reverse((end, class, gpu, choice)));
+            self.live.push(end, (class, gpu, choice));
         }
     }
 
@@ -238,14 +265,8 @@ impl Bench {
     /// The time of the next arrival of so many comes, and what ends before it leaves.
     pub fn depart(&mut self, members: u32) {
         self.clock += self.random.exponential() * self.tick * f64::from(members);
-        while let Some(Reverse((end, class, gpu, choice))) =
-            self.live.peek().copied().filter(|next| next.0.0 as f64 <= self.clock)
-        {
-            self.live.pop();
-            // It was taken as it is given back, so it is there.
-            if self.fleet.release(class, &choice, Some(end)).is_ok() {
-                self.used -= gpu;
-            }
+        while let Some((end, task)) = self.live.pop_until(self.clock as u64) {
+            self.leave(end, task);
         }
     }
 }
@@ -307,7 +328,7 @@ mod tests {
             assert!(placed == 0 || placed == 4, "{placed}");
         }
         assert!(bench.used > 0);
-        let held: u64 = bench.live.iter().map(|Reverse((_, _, gpu, _))| *gpu).sum();
+        let held: u64 = bench.live.all().map(|(_, (_, gpu, _))| *gpu).sum();
         assert_eq!(bench.used, held);
         assert_eq!(bench.fleet.nodes().capacity_milli() - bench.fleet.nodes().free_milli(), held);
     }
