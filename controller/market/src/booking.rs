@@ -12,7 +12,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::lease::{LeaseState, NearestMiss, Priority};
 use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 
-use crate::gang::{self, NoPlace, domain};
+use crate::gang::{self, NoPlace};
 use crate::input::Policy;
 use crate::money::{self, latest_end};
 use crate::place::{Placed, Room, World};
@@ -117,8 +117,8 @@ fn as_booked(mut world: World<'_>, places: &[(NodeId, Held)]) -> Option<Vec<Plac
         });
         world.placed.push(found?);
     }
-    // A node may have come back in another rack.
-    domain::is_shared(&world).then_some(world.placed)
+    // They are in one domain still: a node whose words change is closed in between, and with that the booking falls.
+    Some(world.placed)
 }
 
 /// The earliest known time at which a waiting lease fits, and how; `None` if it fits at none.

@@ -2,7 +2,7 @@
 //! the others, as far as there is room.
 
 mod count;
-pub(crate) mod domain;
+mod domain;
 mod search;
 
 use alloc::vec::Vec;

@@ -13,9 +13,8 @@ use super::*;
 use crate::place::Room;
 use crate::state::{Held, Node, PoolTerms, State};
 
-/// Starts that are not multiples of the size: what is taken first decides how many fit.
-fn gpu(node: u8, rank: u8, rate: u64) -> GpuSpec {
-    let profile = |name: &str, starts: &[u8], size: u8| MigProfile {
+fn profile(name: &str, starts: &[u8], size: u8, rate: u64) -> MigProfile {
+    MigProfile {
         name: name.into(),
         starts: starts.to_vec(),
         size,
@@ -23,7 +22,12 @@ fn gpu(node: u8, rank: u8, rate: u64) -> GpuSpec {
         max_instances: 7,
         mem_bytes: 10,
         rate: Rate(rate * u64::from(size)),
-    };
+    }
+}
+
+/// Starts that are not multiples of the size: what is taken first decides how many fit.
+fn gpu(node: u8, rank: u8, rate: u64) -> GpuSpec {
+    let profile = |name: &str, starts: &[u8], size: u8| profile(name, starts, size, rate);
     GpuSpec {
         gpu: GpuId([node + rank * 100; 16]),
         model: "A".into(),
@@ -316,6 +320,28 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn equal_members_fit_though_each_alone_would_rather_stand_between_them() {
+    // A place in the middle keeps the small profiles at both ends, and takes the room of two.
+    let small = |name: &str| MigProfile { name: name.into(), starts: vec![0, 3], size: 1, ..profile("1g", &[], 1, 1) };
+    let profiles = vec![profile("2g", &[0, 1, 2], 2, 1), small("1g"), small("1g+gfx"), small("1g+net")];
+    let mut state = pool(&[(1, 1, 1, vec![])]);
+    for node in state.nodes.values_mut() {
+        for gpu in node.spec.iter_mut().flat_map(|spec| &mut spec.gpus) {
+            gpu.mig = Some(MigTable { mem_slices: 4, compute_slices: 4, profiles: profiles.clone() });
+        }
+    }
+    let want = MemberWant { cpu_milli: 1, ram_bytes: 1, ..MemberWant::of(SliceWant::Mig { profile: "2g".into() }) };
+    let starts = |members| -> Vec<Slot> {
+        let request = request(vec![want.clone(); members], Within::Pool, 1);
+        let placed = place(&mut world(&state, &request)).unwrap_or_default();
+        placed.into_iter().map(|placed| placed.slot).collect()
+    };
+    let at = |start| Slot::Mig { profile: "2g".into(), start, size: 2 };
+    assert_eq!(starts(1), [at(1)]);
+    assert_eq!(starts(2), [at(0), at(2)]);
 }
 
 #[test]

@@ -56,11 +56,3 @@ pub(super) fn around(world: &World<'_>, node: NodeId) -> Vec<NodeId> {
     let in_it = |id: &NodeId| here.is_some() && Domain::of_node(world.state, *id, within) == here;
     world.state.nodes.keys().copied().filter(in_it).collect()
 }
-
-/// True if what has a place in this world is all in one domain.
-pub(crate) fn is_shared(world: &World<'_>) -> bool {
-    let mut nodes = world.placed.iter().map(|placed| placed.node);
-    let of = |id| Domain::of_node(world.state, id, world.request.within);
-    let first = nodes.next().map(of);
-    first.is_none_or(|first| first.is_some() && nodes.all(|id| of(id) == first))
-}

@@ -288,7 +288,7 @@ fn a_gang_within_a_rack_is_booked_there_and_stops_nobody_elsewhere() {
 }
 
 #[test]
-fn a_booked_place_is_not_taken_when_its_node_comes_back_in_another_rack() {
+fn a_booking_falls_when_its_node_comes_back_in_another_rack() {
     let mut pool = pool(vec![node(1, 1, 10, "eu", "a"), node(2, 1, 10, "eu", "a")]);
     let runs = pool.lease(whole(1, 2));
     pool.run_up(runs);
@@ -296,6 +296,7 @@ fn a_booked_place_is_not_taken_when_its_node_comes_back_in_another_rack() {
     assert_eq!(pool.state.booking.as_ref().map(|booking| booking.lease), Some(gang));
     let moved = node(2, 1, 10, "eu", "b");
     pool.block(vec![ChainEvent::OfferSet { node: moved.node, spec_hash: moved.hash(), classes: moved.classes() }]);
+    assert_eq!(pool.state.booking, None, "a node that is not what its offer says takes nothing");
     pool.enter(Input::Linked { spec: moved, last_seq: 9 });
     pool.clear(runs);
     assert_eq!(pool.state_of(gang), LeaseState::Waiting);
