@@ -37,13 +37,14 @@ impl NoPlace {
 /// scan looks at the nodes of one: together they take no more.
 pub(crate) fn most_scans(members: usize) -> usize {
     // Each member alone, then to count it, once for its want and once more for each place taken, and to count nodes.
-    if members < 2 { 1 } else { members.saturating_mul(4).saturating_add(most_searched(members)) }
+    if members < 2 { 1 } else { members.saturating_mul(4).saturating_add(most_searched(members, true)) }
 }
 
-/// Scans left for the search itself.
-fn most_searched(members: usize) -> usize {
+/// Scans left for the search itself: four greedy ways and every choice of some members alone, each to its end. Where
+/// members are to be spread, a scan may be one for a new node in vain and then another.
+fn most_searched(members: usize, spreads: bool) -> usize {
     let ways = members.min(VARIED_MEMBERS).saturating_mul(search::CHOICES).saturating_add(4);
-    members.saturating_mul(ways.saturating_mul(2).saturating_sub(3))
+    members.saturating_mul(if spreads { ways.saturating_mul(2).saturating_sub(3) } else { ways })
 }
 
 /// What a scan for one want found, for all members that want the same.
@@ -167,7 +168,7 @@ fn inside(world: &mut World<'_>, most: u128) -> Result<Option<Vec<Placed>>, Fail
     alone.sort_by_key(|(gpus, rank)| (*gpus, Reverse(size(world, *rank)), *rank));
     let order: Vec<u16> = alone.into_iter().map(|(_, rank)| rank).collect();
     let equal = wants.len() == 1 && !world.any_slice;
-    let mut search = Search::new(world, &order, most_searched(order.len()));
+    let mut search = Search::new(world, &order, most_searched(order.len(), request.min_nodes > 1));
     let told = if ways(equal, request.min_nodes > 1).any(|way| search.greedy(way)) {
         Told::Placed
     } else if equal {

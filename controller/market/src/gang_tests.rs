@@ -287,7 +287,7 @@ proptest! {
         let (state, request) = (pool(&kinds), request(wants, Within::Pool, spread));
         let Some(order) = hardest_first(&world(&state, &request)) else { return Ok(()) };
         let (scans, Some(found)) = before(&mut world(&state, &request), &order) else { return Ok(()) };
-        prop_assert!(scans <= most_searched(order.len()));
+        prop_assert!(scans <= most_searched(order.len(), spread > 1));
         let mut world = world(&state, &request);
         let mut search = Search::new(&mut world, &order, scans);
         let placed = ways(false, spread > 1).any(|way| search.greedy(way)) || matches!(search.waves(), Told::Placed);
