@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::lease::NearestMiss;
+
 /// A part of a request that bounds where it can go, named as its field is, and the room that others leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(
@@ -71,4 +73,16 @@ pub struct Blocking {
     pub now: bool,
     /// The constraints. None: it fits as it is, and waits for something else, such as its turn or money.
     pub constraints: Vec<Constraint>,
+}
+
+/// Why the members that a waiting lease needs have no places now, and how sure that is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+pub struct Shortfall {
+    /// True: there are none, since a member fits nowhere, too few equal ones fit, or every way was tried. False: none
+    /// were found within the bound of work.
+    pub proved: bool,
+    /// The candidate that came closest. Of reason `gang_incomplete` on a GPU it counts members that want the same: so many
+    /// are needed, so many fit into the best region, rack or node; without a GPU it counts nodes.
+    pub nearest: Option<NearestMiss>,
 }

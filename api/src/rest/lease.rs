@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::agent::{LogSource, Peer};
-use crate::blocking::Blocking;
+use crate::blocking::{Blocking, Shortfall};
 use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
@@ -261,6 +261,9 @@ pub struct PlacementView {
     /// Least set of its constraints without which it would fit; absent if it does not wait or no such set is known.
     #[serde(default)]
     pub blocking: Option<Blocking>,
+    /// Why it has no places now; absent if it does not wait, if there is room for it, or if it would be too much work.
+    #[serde(default)]
+    pub shortfall: Option<Shortfall>,
     /// Every GPU of the pool, judged for every different member.
     pub candidates: Vec<Candidate>,
 }

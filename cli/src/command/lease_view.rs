@@ -1,7 +1,8 @@
 //! Leases for people.
 
-use selion_api::Rate;
+use selion_api::blocking::Shortfall;
 use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
+use selion_api::{Rate, Reason};
 
 use super::quote_view::blocking;
 use crate::output::{Output, nearest};
@@ -108,5 +109,41 @@ pub fn placement(out: Output, view: &PlacementView) -> String {
     let table = out.table(["MEMBER", "GPU", "SLOT", "PER HOUR", "VERDICT"], rows.collect(), "the pool has no GPUs");
     let starts = view.starts_ms.map(|at| format!("\nexpected to start by {}", show_time(at))).unwrap_or_default();
     let blocking = view.blocking.as_ref().map(|set| format!("\n{}", blocking(set))).unwrap_or_default();
-    format!("{table}{starts}{blocking}")
+    let short = view.shortfall.as_ref().map(|short| format!("\n{}", shortfall(short))).unwrap_or_default();
+    format!("{table}{starts}{short}{blocking}")
+}
+
+/// Why a lease has no places now.
+fn shortfall(short: &Shortfall) -> String {
+    let sure =
+        if short.proved { "there are no places for it now" } else { "no places were found within the search's bound" };
+    let near = match &short.nearest {
+        Some(near) if near.reason == Reason::GangIncomplete && near.need > near.have => {
+            let what = if near.gpu.is_some() { "members that want the same" } else { "nodes" };
+            format!(": needs {} {what}, at best there is room for {}, with node {}", near.need, near.have, near.node)
+        }
+        Some(near) => format!(": nearest: {}", nearest(near)),
+        None => String::new(),
+    };
+    format!("{sure}{near}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use selion_api::lease::NearestMiss;
+    use selion_api::{GpuId, NodeId};
+
+    #[test]
+    fn what_is_missing_is_told_with_how_sure_it_is() {
+        let (node, gpu, reason) = (NodeId([1; 20]), Some(GpuId([1; 16])), Reason::GangIncomplete);
+        let near = NearestMiss { node, gpu, reason, need: 4, have: 3 };
+        let text = shortfall(&Shortfall { proved: true, nearest: Some(near.clone()) });
+        assert!(
+            text.contains("no places") && text.contains("needs 4 members") && text.contains("room for 3"),
+            "{text}"
+        );
+        let text = shortfall(&Shortfall { proved: false, nearest: Some(NearestMiss { gpu: None, ..near }) });
+        assert!(text.contains("bound") && text.contains("4 nodes"), "{text}");
+    }
 }

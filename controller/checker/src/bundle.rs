@@ -32,11 +32,11 @@ pub(crate) fn with([work, memory]: [u128; 2], beside: Beside) -> Bundle {
     [work, memory, cpu, ram, disk, net]
 }
 
-/// What a request takes, if that is the same on every GPU that offers what it wants.
+/// What the required members of a request take, if that is the same on every GPU that offers what it wants.
 pub(crate) fn size(fleet: &Fleet, request: &LeaseRequest) -> Option<Bundle> {
     let mut sum = Bundle::default();
     let mut last: Option<(&MemberWant, Bundle)> = None;
-    for want in &request.members {
+    for want in request.members.iter().take(request.min_members.into()) {
         let known = last.filter(|(other, _)| *other == want).map(|(_, takes)| takes);
         let takes = known.or_else(|| member_size(fleet, want))?;
         last = Some((want, takes));

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::chain::ChainEvent;
-use selion_api::lease::Beside;
+use selion_api::lease::{Beside, Within};
 use selion_api::slice::Sandbox;
 use selion_api::{
     Account, Amount, GpuId, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, Slot,
@@ -60,6 +60,18 @@ pub(crate) struct Fleet {
     pub standing: BTreeMap<Run, NodeId>,
     /// Nodes of which something was said in this entry.
     pub changed: BTreeSet<NodeId>,
+}
+
+/// What a node shares with others, as its owner states it: region, rack and id, as far as they count. `None` if a word
+/// that counts is not stated.
+fn shared(within: Within, spec: &NodeSpec) -> Option<(&str, &str, Option<NodeId>)> {
+    let (region, rack) = (spec.region.as_str(), spec.rack.as_str());
+    match within {
+        Within::Pool => Some(("", "", None)),
+        Within::Region => (!region.is_empty()).then_some((region, "", None)),
+        Within::Rack => (!region.is_empty() && !rack.is_empty()).then_some((region, rack, None)),
+        Within::Node => Some(("", "", Some(spec.node))),
+    }
 }
 
 /// A place that is looked at for a member.
@@ -191,6 +203,13 @@ impl Fleet {
             && spec.gpus.iter().any(|gpu| terms.allow_simulated || !gpu.simulated)
     }
 
+    /// True if these nodes have in common what was asked for.
+    pub(crate) fn are_within(&self, within: Within, nodes: &BTreeSet<NodeId>) -> bool {
+        let spec = |node| self.machines.get(node).and_then(|machine| machine.spec.as_ref());
+        let shared: BTreeSet<_> = nodes.iter().map(|node| shared(within, spec(node)?)).collect();
+        shared.len() <= 1 && !shared.contains(&None)
+    }
+
     /// Whether the guest may stand there, as `look` has it; with the class and the ask on offer.
     pub(crate) fn admits(
         &self,
@@ -208,6 +227,7 @@ impl Fleet {
         holds(Rule::Pinned, want.gpu.is_none_or(|only| only == place.gpu))?;
         holds(Rule::Pinned, want.models.is_empty() || want.models.contains(&gpu.model))?;
         holds(Rule::Pinned, request.regions.is_empty() || request.regions.contains(&spec.region))?;
+        holds(Rule::Within, shared(request.within, spec).is_some())?;
         holds(Rule::Slot, fit::answers(&want.slice, place.slot))?;
         let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
         holds(Rule::Class, request.classes & class.bit() != 0)?;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use selion_api::blocking::{Blocking, Constraint};
+use selion_api::blocking::{Blocking, Constraint, Shortfall};
 use selion_api::lease::{LeaseState, Within};
 use selion_api::slice::IsolationClass;
 use selion_api::{LeaseId, LeaseRequest};
@@ -53,9 +53,8 @@ impl State {
     pub fn blocking(&self, id: LeaseId) -> Option<Blocking> {
         let lease = self.leases.get(&id).filter(|lease| lease.state == LeaseState::Waiting)?;
         let request = &lease.request;
-        let gpus: usize = self.nodes.values().filter_map(|node| Some(node.spec.as_ref()?.gpus.len())).sum();
         let judged_a_scan = MAX_SEARCHES + ORDER.len() * SLICES;
-        let work = gpus.saturating_mul(gang::most_scans(request.members.len())).saturating_mul(judged_a_scan);
+        let work = self.gpus().saturating_mul(gang::most_scans(request.members.len())).saturating_mul(judged_a_scan);
         if work > MAX_JUDGED {
             return None;
         }
@@ -81,6 +80,24 @@ impl State {
         left.retain(|one| !always.contains(one));
         left.reverse();
         Some(Blocking { now, constraints: left })
+    }
+
+    /// Why the members that a waiting lease needs have no places now. Room kept by a booking counts as free.
+    ///
+    /// `None` if it does not wait, if there is room for it, or if it would be too much work.
+    #[must_use]
+    pub fn shortfall(&self, id: LeaseId) -> Option<Shortfall> {
+        let lease = self.leases.get(&id).filter(|lease| lease.state == LeaseState::Waiting)?;
+        let scans = gang::most_scans(lease.request.min_members.into());
+        if self.gpus().saturating_mul(scans) > MAX_JUDGED {
+            return None;
+        }
+        let none = gang::place(&mut World::new(self, &lease.request, Some(id), Room::Now)).err()?;
+        Some(Shortfall { proved: none.proved, nearest: none.nearest })
+    }
+
+    fn gpus(&self) -> usize {
+        self.nodes.values().filter_map(|node| Some(node.spec.as_ref()?.gpus.len())).sum()
     }
 
     /// Whether a waiting lease finds a place when these constraints do not count.

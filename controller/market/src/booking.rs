@@ -14,8 +14,9 @@ use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 
 use crate::gang::{self, NoPlace};
 use crate::input::Policy;
-use crate::money::latest_end;
+use crate::money::{self, latest_end};
 use crate::place::{Placed, Room, World};
+use crate::request::cost;
 use crate::state::{Held, Lease, State};
 
 /// The end of what nobody knows the end of.
@@ -116,6 +117,7 @@ fn as_booked(mut world: World<'_>, places: &[(NodeId, Held)]) -> Option<Vec<Plac
         });
         world.placed.push(found?);
     }
+    // They are in one domain still: a node whose words change is closed in between, and with that the booking falls.
     Some(world.placed)
 }
 
@@ -205,7 +207,25 @@ pub(crate) fn may_book(state: &State, id: LeaseId, lease: &Lease) -> bool {
 
 /// Places a request now so that the booked lease still starts in time: it ends before that, or leaves enough.
 /// At first its best place is tried, then what is left when the booked places count as taken.
+///
+/// Members that are not required get a place if it leaves the booked places free and the renter can pay for it.
 pub(crate) fn place_now(state: &State, id: Option<LeaseId>, request: &LeaseRequest) -> Result<Now, Denied> {
+    let Now { mut placed, moved } = place_required(state, id, request)?;
+    let required = placed.len();
+    if required < request.members.len() {
+        let late = |(booking, _): &(&Booking, _)| latest_end(state, request, state.now) > booking.at;
+        let kept = binding(state, id, request).filter(late).map(|(booking, _)| &booking.places);
+        let also: &[_] = moved.as_ref().or(kept).map_or(&[], Vec::as_slice);
+        placed = gang::grow(World { also, placed, ..World::new(state, request, id, Room::Now) });
+        let pays = |placed: &[Placed]| money::covers(state, request, cost(request, placed), state.now).is_ok();
+        while placed.len() > required && !pays(&placed) {
+            placed.pop();
+        }
+    }
+    Ok(Now { placed, moved })
+}
+
+fn place_required(state: &State, id: Option<LeaseId>, request: &LeaseRequest) -> Result<Now, Denied> {
     let own = || state.booking.as_ref().filter(|booking| Some(booking.lease) == id);
     let placed = gang::place(&mut World::new(state, request, id, Room::Now));
     let placed = placed.or_else(|none| {
@@ -247,5 +267,5 @@ fn kept(booking: &Booking, end: TimeMs) -> NoPlace {
         need: end.0,
         have: booking.at.0,
     });
-    NoPlace { reason, nearest: first }
+    NoPlace { nearest: first, ..NoPlace::plain(reason) }
 }

@@ -1,48 +1,57 @@
-//! All members of a lease or none: a bounded search that touches nothing until every member has a place.
+//! The required members of a lease or none: a bounded search that touches nothing until every one has a place. And then
+//! the others, as far as there is room.
 
-use alloc::collections::BTreeSet;
+mod count;
+mod domain;
+mod search;
+
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use selion_api::lease::NearestMiss;
-use selion_api::{LeaseRequest, MemberWant, NodeId, Reason, SliceWant};
+use selion_api::lease::{NearestMiss, Within};
+use selion_api::{MemberWant, Reason, SliceWant};
 
-use crate::place::{Miss, Placed, World};
+use crate::place::{Miss, Placed, Stage, World};
+use search::{Search, Told, Way};
 
-/// How many members, and how many choices of each, are varied when the greedy way fails.
+/// Of so many members a search can vary each within its bound of work.
 const VARIED_MEMBERS: usize = 8;
-const VARIED_CHOICES: usize = 3;
 
 /// Why a lease cannot be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPlace {
     pub reason: Reason,
     pub nearest: Option<NearestMiss>,
+    /// True if no place exists; false if none was found within the bound of work, or none was looked for.
+    pub proved: bool,
 }
 
-/// Most scans of the fleet that one search for so many members takes.
-pub(crate) fn most_scans(members: usize) -> usize {
-    if members < 2 {
-        return 1;
+impl NoPlace {
+    /// A reason that is not about any place.
+    pub(crate) fn plain(reason: Reason) -> Self {
+        Self { reason, nearest: None, proved: false }
     }
-    let ways = members.min(VARIED_MEMBERS).saturating_mul(VARIED_CHOICES).saturating_add(4);
-    // Each member alone, and in each way once or, where a new node was looked for in vain, twice.
-    members.saturating_mul(ways.saturating_mul(2).saturating_add(1))
 }
 
-/// One way of going through the members.
-#[derive(Clone, Copy)]
-struct Way {
-    /// Easiest first instead of hardest first.
-    reversed: bool,
-    /// New nodes from the beginning, until there are enough, instead of only when they become necessary.
-    spread_early: bool,
-    /// At the member in this position, the choice of this number instead of the best.
-    twist: Option<(usize, usize)>,
+/// Most scans of the fleet that one search for so many required members takes. Where it looks at several domains, each
+/// scan looks at the nodes of one: together they take no more.
+pub(crate) fn most_scans(members: usize) -> usize {
+    // Each member alone, then to count it, once for its want and once more for each place taken, and to count nodes.
+    if members < 2 { 1 } else { members.saturating_mul(4).saturating_add(most_searched(members, true)) }
+}
+
+/// Scans left for the search itself: four greedy ways and every choice of some members alone, each to its end. Where
+/// members are to be spread, a scan may be one for a new node in vain and then another.
+fn most_searched(members: usize, spreads: bool) -> usize {
+    let ways = members.min(VARIED_MEMBERS).saturating_mul(search::CHOICES).saturating_add(4);
+    members.saturating_mul(if spreads { ways.saturating_mul(2).saturating_sub(3) } else { ways })
 }
 
 /// What a scan for one want found, for all members that want the same.
 struct Alone<'a> {
     want: &'a MemberWant,
+    /// The lowest of their ranks.
+    rank: u16,
     /// Members that want it.
     members: usize,
     /// On how many GPUs one of them fits.
@@ -51,114 +60,162 @@ struct Alone<'a> {
     miss: Option<Miss>,
 }
 
-/// Finds a place for every member, in order of rank, at least on `min_nodes` nodes. Greedy, hardest member first;
-/// where that fails a fixed number of other ways is tried, so that the work is bounded. Where counting shows that no
-/// way can exist, none is tried.
+/// Why the members have no place in one domain.
+struct Failure {
+    none: NoPlace,
+    /// How near it came, and how little it missed.
+    near: (u8, Option<Stage>, Reverse<u64>),
+}
+
+/// Finds a place for every required member, in order of rank, on at least `min_nodes` nodes and all within one domain.
+///
+/// The best over the domains: the least sum of the rates, then of what else the score counts, then the first domain.
 pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
+    if world.request.within == Within::Pool {
+        let placed = inside(world, u128::MAX).map_err(|failure| failure.none)?;
+        return placed.ok_or_else(|| NoPlace::plain(Reason::GangIncomplete));
+    }
+    let mut best: Option<([u128; 3], Vec<Placed>)> = None;
+    let mut nearest: Option<Failure> = None;
+    let mut proved = true;
+    for nodes in domain::all(world) {
+        world.among = Some(nodes);
+        let most = best.as_ref().map_or(u128::MAX, |([rates, ..], _)| *rates);
+        match inside(world, most) {
+            Ok(None) => {}
+            Ok(Some(placed)) => {
+                let terms = sum_of(&placed);
+                if best.as_ref().is_none_or(|(least, _)| terms < *least) {
+                    best = Some((terms, placed));
+                }
+            }
+            Err(failure) => {
+                proved &= failure.none.proved;
+                if nearest.as_ref().is_none_or(|known| known.near < failure.near) {
+                    nearest = Some(failure);
+                }
+            }
+        }
+    }
+    world.among = None;
+    let no_domain = || NoPlace { proved: true, ..NoPlace::plain(Reason::NoMatchingSlice) };
+    let none = || nearest.map_or_else(no_domain, |failure| NoPlace { proved, ..failure.none });
+    best.map(|(_, placed)| placed).ok_or_else(none)
+}
+
+/// The required members have their places in this world: gives the others theirs, in order of rank, up to the first that
+/// finds none. The required ones stay where they are.
+pub(crate) fn grow(mut world: World<'_>) -> Vec<Placed> {
+    if world.request.within != Within::Pool {
+        world.among = world.placed.first().map(|first| domain::around(&world, first.node));
+    }
+    let members = u16::try_from(world.request.members.len()).unwrap_or(u16::MAX);
+    for rank in world.request.min_members..members {
+        let Some(placed) = world.scan(rank, false, 1).best.into_iter().next() else {
+            break;
+        };
+        world.placed.push(placed);
+    }
+    world.placed
+}
+
+fn sum_of(placed: &[Placed]) -> [u128; 3] {
+    placed.iter().fold([0; 3], |mut sum, placed| {
+        for (sum, term) in sum.iter_mut().zip(placed.score.terms()) {
+            *sum += u128::from(term);
+        }
+        sum
+    })
+}
+
+/// As [`place`] on the nodes that the world looks at; `None` if that costs more than `most` an hour. Where counting
+/// shows that no way can exist, none is tried; then the best place of each, hardest member first; then other ways.
+fn inside(world: &mut World<'_>, most: u128) -> Result<Option<Vec<Placed>>, Failure> {
     let request = world.request;
-    let members = u16::try_from(request.members.len()).unwrap_or(u16::MAX);
+    let members = request.min_members;
     let mut wants: Vec<Alone<'_>> = Vec::new();
     let mut alone = Vec::new();
+    let mut least = 0_u128;
     for (rank, want) in (0..members).zip(&request.members) {
-        let known = wants.iter_mut().find(|known| known.want == want && world.is_first_run());
-        let found = if let Some(known) = known {
-            known.members += 1;
-            known
-        } else {
+        let known = wants.iter().position(|known| known.want == want && world.is_first_run());
+        let at = known.unwrap_or_else(|| {
             let scan = world.scan(rank, false, 1);
             let best = scan.best.into_iter().next();
-            wants.push(Alone { want, members: 1, gpus: scan.gpus, best, miss: scan.miss });
-            let Some(last) = wants.last_mut() else { continue };
-            last
-        };
+            wants.push(Alone { want, rank, members: 0, gpus: scan.gpus, best, miss: scan.miss });
+            wants.len() - 1
+        });
+        let Some(found) = wants.get_mut(at) else { continue };
+        found.members += 1;
         match &found.best {
-            Some(best) if members == 1 => return Ok(alloc::vec![best.clone()]),
-            Some(_) => alone.push((found.gpus, rank)),
+            Some(best) if members == 1 => return Ok(Some(alloc::vec![best.clone()])),
+            Some(best) => {
+                least += u128::from(best.rate.0);
+                alone.push((found.gpus, rank));
+            }
             None => {}
         }
     }
     if alone.len() < usize::from(members) {
-        let nearest = wants.into_iter().filter(|want| want.best.is_none()).find_map(|want| want.miss);
-        return Err(no_place(!alone.is_empty(), nearest));
+        let miss = wants.into_iter().filter(|want| want.best.is_none()).find_map(|want| want.miss);
+        return Err(Failure::nowhere(!alone.is_empty(), miss));
     }
-    if let Some(few) = wants.iter().find_map(Alone::too_few) {
-        return Err(NoPlace { reason: Reason::GangIncomplete, nearest: Some(few) });
+    if least > most {
+        return Ok(None);
     }
-    alone.sort_by_key(|(gpus, rank)| (*gpus, core::cmp::Reverse(size(world, *rank)), *rank));
+    if let Some(few) = count::too_few(world, &wants) {
+        return Err(Failure::short(1, Some(few), true));
+    }
+    alone.sort_by_key(|(gpus, rank)| (*gpus, Reverse(size(world, *rank)), *rank));
     let order: Vec<u16> = alone.into_iter().map(|(_, rank)| rank).collect();
-    let mut first_miss = None;
-    for way in ways(request, wants.len(), order.len()) {
-        world.placed.clear();
-        match attempt(world, &order, way) {
-            Ok(()) => {
-                let mut placed = core::mem::take(&mut world.placed);
-                placed.sort_by_key(|placed| placed.rank);
-                return Ok(placed);
-            }
-            Err(miss) => first_miss = first_miss.or(Some(miss)),
-        }
-    }
-    world.placed.clear();
-    Err(NoPlace { reason: Reason::GangIncomplete, nearest: first_miss })
-}
-
-impl Alone<'_> {
-    /// Whole GPUs are not shared: more members than GPUs cannot be placed. Told at the best place of one.
-    fn too_few(&self) -> Option<NearestMiss> {
-        let short = self.want.slice == SliceWant::Whole && self.members > self.gpus;
-        let best = self.best.as_ref().filter(|_| short)?;
-        let (need, have) = (self.members as u64, self.gpus as u64);
-        Some(NearestMiss { node: best.node, gpu: Some(best.gpu), reason: Reason::GangIncomplete, need, have })
+    let equal = wants.len() == 1 && !world.any_slice;
+    let mut search = Search::new(world, &order, most_searched(order.len(), request.min_nodes > 1));
+    let told = if ways(equal, request.min_nodes > 1).any(|way| search.greedy(way)) {
+        Told::Placed
+    } else if equal {
+        Told::NotFound // not reached: what was counted fits
+    } else {
+        search.waves()
+    };
+    let miss = search.miss.take();
+    let mut placed = core::mem::take(&mut world.placed);
+    placed.sort_by_key(|placed| placed.rank);
+    match told {
+        Told::Placed => Ok(Some(placed)),
+        Told::Nothing => Err(Failure::short(2, miss, !world.any_slice)),
+        Told::NotFound => Err(Failure::short(2, miss, false)),
     }
 }
 
-/// The ways to try, none twice: spreading does nothing for a gang that may stand on one node, nor the order for equal
-/// members. Equal whole GPUs fit any way if they fit at all, since each takes the same of its node wherever it stands.
-fn ways(request: &LeaseRequest, wants: usize, members: usize) -> impl Iterator<Item = Way> {
-    let (spreads, equal) = (request.min_nodes > 1, wants == 1);
-    let whole = request.members.iter().all(|want| want.slice == SliceWant::Whole);
-    let base = [(false, false), (false, true), (true, false), (true, true)]
-        .map(|(reversed, spread_early)| Way { reversed, spread_early, twist: None })
+/// The greedy ways, none twice: spreading does nothing for a gang that may stand on one node, nor the order for equal
+/// members. Those fit one way if counting says that they fit: new nodes first, each as tight as can be.
+fn ways(equal: bool, spreads: bool) -> impl Iterator<Item = Way> {
+    let plain = Way { reversed: false, spread_early: false, tight: false };
+    let early = Way { spread_early: true, ..plain };
+    let tight = equal.then_some(Way { tight: true, ..early });
+    [plain, early, Way { reversed: true, ..plain }, Way { reversed: true, ..early }]
         .into_iter()
-        .filter(move |way| (spreads || !way.spread_early) && (!equal || !way.reversed));
-    let varied = if equal && whole && !spreads { 0 } else { members.min(VARIED_MEMBERS) };
-    let twisted = (0..varied).flat_map(|at| {
-        (1..=VARIED_CHOICES).map(move |choice| Way { reversed: false, spread_early: true, twist: Some((at, choice)) })
-    });
-    base.chain(twisted)
+        .filter(move |way| (spreads || !way.spread_early) && (!equal || !way.reversed))
+        .chain(tight)
 }
 
-fn attempt(world: &mut World<'_>, order: &[u16], way: Way) -> Result<(), NearestMiss> {
-    let min_nodes = usize::from(world.request.min_nodes);
-    let mut nodes: BTreeSet<NodeId> = BTreeSet::new();
-    for at in 0..order.len() {
-        let from = if way.reversed { order.len() - 1 - at } else { at };
-        let Some(rank) = order.get(from).copied() else {
-            break;
+impl Failure {
+    /// A member fits nowhere, even by itself.
+    fn nowhere(some_fit: bool, miss: Option<Miss>) -> Self {
+        let reason = match miss.as_ref().map(|miss| miss.nearest.reason) {
+            Some(Reason::PoolFull) if some_fit => Reason::GangIncomplete,
+            Some(reason) => reason,
+            None => Reason::NoMatchingSlice,
         };
-        let missing = min_nodes.saturating_sub(nodes.len());
-        let left = order.len() - at;
-        let must_be_new = missing > 0 && (way.spread_early || missing >= left);
-        let choice = way.twist.filter(|(position, _)| *position == at).map_or(0, |(_, choice)| choice);
-        let mut scan = world.scan(rank, must_be_new, choice + 1);
-        // A new node is only needed now if no later member can bring it.
-        if scan.best.is_empty() && must_be_new && missing < left {
-            scan = world.scan(rank, false, choice + 1);
-        }
-        let Some(placed) = scan.best.into_iter().nth(choice) else {
-            let no_new_node = NearestMiss {
-                node: nodes.last().copied().unwrap_or_default(),
-                gpu: None,
-                reason: Reason::GangIncomplete,
-                need: min_nodes as u64,
-                have: nodes.len() as u64,
-            };
-            return Err(scan.miss.map_or(no_new_node, |miss| miss.nearest));
-        };
-        nodes.insert(placed.node);
-        world.placed.push(placed);
+        let gap = miss.as_ref().map_or(u64::MAX, |miss| miss.nearest.need.saturating_sub(miss.nearest.have));
+        let near = (0, miss.as_ref().map(|miss| miss.stage), Reverse(gap));
+        Self { none: NoPlace { reason, nearest: miss.map(|miss| miss.nearest), proved: true }, near }
     }
-    Ok(())
+
+    /// Each member fits by itself, and not all of them.
+    fn short(near: u8, nearest: Option<NearestMiss>, proved: bool) -> Self {
+        let gap = nearest.as_ref().map_or(u64::MAX, |miss| miss.need.saturating_sub(miss.have));
+        Self { none: NoPlace { reason: Reason::GangIncomplete, nearest, proved }, near: (near, None, Reverse(gap)) }
+    }
 }
 
 /// What a member asks for, for comparing members of one gang: permille of a GPU, or the name's compute slices.
@@ -174,11 +231,6 @@ fn size(world: &World<'_>, rank: u16) -> (u32, u64) {
     }
 }
 
-fn no_place(some_fit: bool, miss: Option<Miss>) -> NoPlace {
-    let reason = match miss.as_ref().map(|miss| miss.nearest.reason) {
-        Some(Reason::PoolFull) if some_fit => Reason::GangIncomplete,
-        Some(reason) => reason,
-        None => Reason::NoMatchingSlice,
-    };
-    NoPlace { reason, nearest: miss.map(|miss| miss.nearest) }
-}
+#[cfg(test)]
+#[path = "gang_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use selion_api::lease::{LeaseState, NearestMiss, Priority};
+use selion_api::lease::{LeaseState, Priority};
 use selion_api::{LeaseId, NodeId, Reason, TimeMs};
 
 use crate::booking::{self, Booking, Denied};
@@ -246,7 +246,7 @@ impl Step<'_> {
     }
 
     fn try_one(&mut self, id: LeaseId, round: &mut Round) -> Result<(), Denied> {
-        let plain = |reason| Denied::Other(NoPlace { reason, nearest: None });
+        let plain = |reason| Denied::Other(NoPlace::plain(reason));
         if let Some(reason) = self.halted() {
             return Err(plain(reason));
         }
@@ -289,7 +289,8 @@ impl Step<'_> {
         };
         let total = cost(request, &now.placed);
         money::covers(self.state, request, total, self.at).map_err(|short| {
-            Denied::Other(NoPlace { reason: Reason::PaymentRequired, nearest: uncovered(&now.placed, short) })
+            let nearest = uncovered(&now.placed, short);
+            Denied::Other(NoPlace { nearest, ..NoPlace::plain(Reason::PaymentRequired) })
         })?;
         let outranks = booking::may_book(self.state, id, lease);
         if let (Some(places), Some(booking)) = (now.moved, &mut self.state.booking) {
@@ -433,7 +434,8 @@ impl Step<'_> {
 pub(crate) fn want(lease: &Lease) -> Option<Vec<u8>> {
     let request = &lease.request;
     (lease.attempt == 0).then(|| {
-        selion_api::commit::canonical(&(&request.members, request.min_nodes, request.max_rate, request.classes))
+        let places = (request.within, &request.regions, request.max_rate, request.classes);
+        selion_api::commit::canonical(&(&request.members, request.min_members, request.min_nodes, places))
     })
 }
 
@@ -456,7 +458,7 @@ fn member(placed: &Placed) -> Member {
 }
 
 fn queued() -> NoPlace {
-    NoPlace { reason: Reason::Queued, nearest: None::<NearestMiss> }
+    NoPlace::plain(Reason::Queued)
 }
 
 fn stops_pending(state: &State) -> bool {

@@ -41,6 +41,8 @@ pub(crate) struct World<'a> {
     pub without: Option<&'a BTreeSet<LeaseId>>,
     /// Any slice of a GPU will do, not only the one asked for.
     pub any_slice: bool,
+    /// Only these nodes, in the order of their ids: those of one domain.
+    pub among: Option<Vec<NodeId>>,
     pub placed: Vec<Placed>,
 }
 
@@ -53,6 +55,13 @@ pub(crate) struct Score {
     node: NodeId,    // then a fixed order, so that the answer is unique
     gpu_rank: usize, // in the order of the node's spec
     start: u8,
+}
+
+impl Score {
+    /// What adds up over the members of a gang, the first counting most. The first is the rate.
+    pub(crate) fn terms(&self) -> [u64; 3] {
+        [self.rate.0, self.frag.into(), self.left.into()]
+    }
 }
 
 /// A member's place.
@@ -128,7 +137,17 @@ impl Machine<'_> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(state: &'a State, request: &'a LeaseRequest, lease: Option<LeaseId>, room: Room) -> Self {
-        Self { state, request, lease, room, also: &[], without: None, any_slice: false, placed: Vec::new() }
+        Self {
+            state,
+            request,
+            lease,
+            room,
+            also: &[],
+            without: None,
+            any_slice: false,
+            among: None,
+            placed: Vec::new(),
+        }
     }
 
     fn counts(&self, lease: LeaseId, held: &Held) -> bool {
@@ -168,6 +187,18 @@ impl<'a> World<'a> {
         machine
     }
 
+    /// The nodes that are looked at.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&NodeId, &Node)> {
+        let some = self.among.iter().flatten().filter_map(|id| Some((id, self.state.nodes.get(id)?)));
+        let all = self.among.is_none().then_some(&self.state.nodes);
+        all.into_iter().flatten().chain(some)
+    }
+
+    /// True if the node stands in a region that was asked for.
+    pub(crate) fn is_in_region(&self, spec: &NodeSpec) -> bool {
+        any_or(&self.request.regions, &spec.region)
+    }
+
     /// Looks at every GPU for the member of rank `rank`. With `fresh`, only at nodes that no member has yet.
     pub(crate) fn scan(&self, rank: u16, fresh: bool, keep: usize) -> Scan {
         let mut scan = Scan { best: Vec::new(), gpus: 0, miss: None };
@@ -185,7 +216,7 @@ impl<'a> World<'a> {
             scan.gpus = found.gpus;
             return scan;
         }
-        for (id, node) in &self.state.nodes {
+        for (id, node) in self.nodes() {
             let used = fresh && self.placed.iter().any(|placed| placed.node == *id);
             if used || want.node.is_some_and(|only| only != *id) {
                 continue;
@@ -217,7 +248,8 @@ impl<'a> World<'a> {
 
     /// What the index found for a want, where the search has nothing to look at beside the state.
     fn found(&self, want: &MemberWant) -> Option<Found> {
-        let plain = self.is_first_run() && self.also.is_empty() && self.without.is_none() && !self.any_slice;
+        let plain = self.is_first_run() && self.also.is_empty() && self.without.is_none();
+        let plain = plain && !self.any_slice && self.among.is_none();
         self.state.finder.found(self.room, self.request, want).filter(|_| plain)
     }
 
@@ -234,7 +266,7 @@ impl<'a> World<'a> {
             let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
             return tell(None, Err(miss(Stage::Unknown, reason, 0, 0)));
         };
-        if !any_or(&self.request.regions, &spec.region) {
+        if !self.is_in_region(spec) {
             return;
         }
         let machine = self.machine(id, node, rank);

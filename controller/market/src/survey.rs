@@ -116,7 +116,11 @@ impl Survey {
         let want = pass::want(lease);
         let known = want.as_ref().and_then(|want| self.wants.get(want)).cloned();
         let placed = known.unwrap_or_else(|| {
-            let placed = booking::place_now(state, Some(id), request).ok().map(|now| now.placed);
+            // What is known for others with an equal want is known of the required members only: how many more there
+            // are is a matter of who pays.
+            let required = request.min_members.into();
+            let placed = booking::place_now(state, Some(id), request).ok();
+            let placed = placed.map(|now| now.placed.into_iter().take(required).collect::<Vec<_>>());
             if let Some(want) = want {
                 self.wants.insert(want, placed.clone());
             }

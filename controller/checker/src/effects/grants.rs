@@ -111,7 +111,10 @@ impl Entry<'_> {
         };
         let (renter, cost) = (lease.request.renter, lease.cost);
         lease.kept = cost;
-        let whole = equal(Rule::Gang, lease.request.members.len() as u64, lease.parts.len() as u64);
+        let (granted, most) = (lease.parts.len() as u64, lease.request.members.len() as u64);
+        let whole = within(Rule::Gang, lease.request.min_members, granted);
+        let known = within(Rule::Gang, granted, most);
+        let one = holds(Rule::Within, book.fleet.are_within(lease.request.within, &gang.nodes));
         let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
         let duration_ms = lease.request.duration_ms;
         let end = book.latest_end(duration_ms);
@@ -124,6 +127,8 @@ impl Entry<'_> {
         let delays = self.delays_booking(gang.lease, end);
         let now_at = core::mem::replace(&mut self.at, gang.at);
         self.tell(Some(gang.lease), whole);
+        self.tell(Some(gang.lease), known);
+        self.tell(Some(gang.lease), one);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
         self.tell(Some(gang.lease), delays);

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Within};
 use selion_api::{LeaseId, TimeMs};
 
 use super::Entry;
@@ -48,14 +48,17 @@ impl Entry<'_> {
 
 impl Checker {
     /// Whether a waiting lease fits when all has gone whose end is known to come by `at`, and `beside` is not there.
-    /// `None` where that would be a search: for members that want different things, only what each kind needs alone is
-    /// looked at.
+    /// `None` where that would be a search: for members that belong together; and for those that want different things,
+    /// only what each kind needs alone is looked at.
     fn fits_at(&self, id: LeaseId, at: TimeMs, beside: Option<(LeaseId, u32)>) -> Option<bool> {
         let lease = self.leases.get(&id)?;
         let ends = |lease: &Lease| lease.free_by(&self.policy).is_some_and(|end| end <= at);
         let gone = self.leases.iter().filter(|(_, lease)| ends(lease)).map(|(id, lease)| (*id, lease.attempt));
         let gone: Runs = gone.chain(beside).collect();
-        let wants = &lease.request.members;
+        let wants = lease.request.members.get(..usize::from(lease.request.min_members))?;
+        if lease.request.within != Within::Pool {
+            return None;
+        }
         let mut kinds = Vec::new();
         for want in wants {
             if !kinds.contains(&want) {

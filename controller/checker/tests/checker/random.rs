@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
-use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
 use selion_api::{Amount, LeaseId, LeaseRequest, SliceWant, TimeMs};
 use selion_market::{Effect, Input, Policy};
 
@@ -13,7 +13,7 @@ use crate::tape::Tape;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Ask { who: u8, want: usize, members: usize, class: u8, requeue: bool },
+    Ask { who: u8, want: usize, members: usize, class: u8, requeue: bool, within: Within, needs: u16 },
     Release(usize),
     Step { lease: usize, meter_ms: u64 },
     Lost(u8),
@@ -32,9 +32,10 @@ fn wants() -> [SliceWant; 5] {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>());
+    let within = prop::sample::select(vec![Within::Pool, Within::Pool, Within::Region, Within::Rack, Within::Node]);
+    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3);
     prop_oneof![
-        10 => ask.prop_map(|(who, want, members, class, requeue)| Op::Ask { who, want, members, class, requeue }),
+        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs)| Op::Ask { who, want, members, class, requeue, within, needs }),
         3 => any::<usize>().prop_map(Op::Release),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         1 => (1_u8..4).prop_map(Op::Lost),
@@ -82,7 +83,7 @@ fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<Lea
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, want, members, class, requeue } => {
+        Op::Ask { who, want, members, class, requeue, within, needs } => {
             let priority = match class {
                 0 => Priority::Interruptible,
                 1 => Priority::Firm,
@@ -90,7 +91,9 @@ fn apply(pool: &mut Pool, op: Op) {
             };
             let on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
             let slices = vec![wants()[want].clone(); members];
-            pool.request(LeaseRequest { priority, on_node_loss, ..ask(renter(who), &slices) });
+            let request = ask(renter(who), &slices);
+            let min_members = request.min_members.min(needs);
+            pool.request(LeaseRequest { priority, on_node_loss, within, min_members, ..request });
         }
         Op::Release(at) => {
             if let Some(id) = pick(pool, at, |state| state != LeaseState::Ended) {

@@ -207,13 +207,18 @@ fn request(most: usize) -> impl Strategy<Value = LeaseRequest> {
     let pins = (prop::option::of(1_u8..4), prop::option::weighted(0.1, 1_u8..4), regions);
     let classes = prop_oneof![Just(ALL), Just(IsolationClass::Simulated.bit()), Just(IsolationClass::Whole.bit())];
     let wants = prop::collection::vec(slice(), 1..=most);
-    (wants, models, pins, caps, classes, sizes, any::<bool>()).prop_map(
-        |(wants, model, (node, gpu, regions), cap, classes, (cpu_milli, ram_bytes, disk_bytes, net_mbps), spread)| {
+    let gang =
+        (any::<bool>(), prop::sample::select(vec![Within::Pool, Within::Region, Within::Rack, Within::Node]), 1_u16..3);
+    (wants, models, pins, caps, classes, sizes, gang).prop_map(
+        |(wants, model, (node, gpu, regions), cap, classes, (cpu_milli, ram_bytes, disk_bytes, net_mbps), gang)| {
+            let (spread, within, needs) = gang;
             let mut request = ask(renter(1), &wants);
             request.max_rate = cap.map(Rate);
             request.classes = classes;
             request.regions = regions;
-            request.min_nodes = if spread { wants.len() as u16 } else { 1 };
+            request.within = within;
+            request.min_members = request.min_members.min(needs);
+            request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
             for want in &mut request.members {
                 want.models = model.map(str::to_owned).into_iter().collect();
                 want.node = node.map(node_id);

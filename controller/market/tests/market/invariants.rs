@@ -29,7 +29,7 @@ pub fn check(state: &State) {
     if let Some(booking) = &state.booking {
         let holder = &state.leases[&booking.lease];
         assert_eq!(holder.state, LeaseState::Waiting, "only who waits is booked");
-        assert_eq!(holder.request.members.len(), booking.places.len(), "all members or none");
+        assert_eq!(usize::from(holder.request.min_members), booking.places.len(), "what it needs, and no more");
         assert!(booking.look <= booking.at);
         assert!(booking.look > state.now || state.more, "a booking ends at its time: {booking:?}");
     }
@@ -114,13 +114,13 @@ fn money_is_conserved(state: &State) {
 }
 
 fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
-    let wants = lease.request.members.len();
+    let (needs, wants) = (usize::from(lease.request.min_members), lease.request.members.len());
     match lease.state {
         LeaseState::Waiting => {
             assert!(lease.members.is_empty() && lease.reserved == Amount::ZERO && lease.active_since.is_none());
         }
         LeaseState::Ended => assert_eq!(lease.reserved, Amount::ZERO),
-        _ => assert_eq!(lease.members.len(), wants, "all or nothing"),
+        _ => assert!((needs..=wants).contains(&lease.members.len()), "all that it needs, and no more than it wants"),
     }
     if matches!(lease.state, LeaseState::Waiting | LeaseState::Ended) {
         return;

@@ -9,6 +9,7 @@
 mod blocking;
 mod fair;
 mod filling;
+mod gangs;
 mod geometry;
 mod golden;
 mod groups;

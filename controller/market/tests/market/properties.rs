@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::chain::ChainEvent;
-use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
 use selion_api::{Address, Amount, Hash32, LeaseId, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
 use selion_market::{Effect, Input, Policy, State, step};
 
@@ -26,6 +26,8 @@ enum Op {
         max: Option<u64>,
         key: u8,
         class: usize,
+        within: Within,
+        optional: u16,
     },
     Release(usize),
     /// The next thing that an honest agent would say of a member.
@@ -58,6 +60,10 @@ fn slice() -> impl Strategy<Value = SliceWant> {
         3 => prop::sample::select(vec!["1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb", "nonsense"]).prop_map(mig),
         2 => (0_u16..1100, 0_u64..90).prop_map(|(compute, gib)| share(compute, gib)),
     ]
+}
+
+fn within() -> impl Strategy<Value = Within> {
+    prop_oneof![3 => Just(Within::Pool), 1 => Just(Within::Region), 1 => Just(Within::Rack), 1 => Just(Within::Node)]
 }
 
 fn event() -> impl Strategy<Value = MemberEvent> {
@@ -101,9 +107,12 @@ fn op() -> impl Strategy<Value = Op> {
         prop::option::of(50_000..TOKEN),
         0_u8..20,
         0_usize..6,
+        (within(), 0_u16..3),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class)| Op::Ask { who, slices, spread, patient, requeue, max, key, class }),
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional))| Op::Ask {
+            who, slices, spread, patient, requeue, max, key, class, within, optional,
+        }),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
         6 => (any::<usize>(), 0_u16..4, event(), any::<u64>(), 0_u8..12)
@@ -165,9 +174,11 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, slices, spread, patient, requeue, max, key, class } => {
+        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional } => {
             let mut request = ask(renter(who), &slices);
-            request.min_nodes = if spread { slices.len() as u16 } else { 1 };
+            request.min_members = request.min_members.saturating_sub(optional).max(1);
+            request.within = within;
+            request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
             request.wait_ms = if patient { HOUR } else { 0 };
             request.on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
             request.max_rate = max.map(Rate);

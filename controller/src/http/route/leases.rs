@@ -147,11 +147,13 @@ pub(in crate::http) async fn placement(
     Path(id): Path<LeaseId>,
 ) -> Result<Answer<PlacementView>, Problem> {
     own(&app, renter.account, id).await?;
-    let told = on_a_copy(&app, move |state| (views::candidates(state, id), state.estimate(id), state.blocking(id)));
-    let (candidates, starts_ms, blocking) = told.await?;
+    let told = on_a_copy(&app, move |state| {
+        (views::candidates(state, id), state.estimate(id), state.blocking(id), state.shortfall(id))
+    });
+    let (candidates, starts_ms, blocking, shortfall) = told.await?;
     // State forgets a lease a day after its end; its row stays.
     let candidates = candidates.ok_or(Problem::refused(Reason::NotLive))?;
-    Ok(Answer(PlacementView { lease: id, starts_ms, blocking, candidates }))
+    Ok(Answer(PlacementView { lease: id, starts_ms, blocking, shortfall, candidates }))
 }
 
 /// Does long work on a copy of the committed state, so that it holds up nobody.
