@@ -4,6 +4,7 @@
 //! reports that its node key signed; it keeps each until the controller acknowledges it, which happens only after
 //! the log has it.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -299,7 +300,7 @@ pub struct SignedVoucher {
 #[repr(u8)]
 pub enum ToController {
     /// First message.
-    Hello(SignedHello) = 0,
+    Hello(Box<SignedHello>) = 0,
     /// Still here.
     Heartbeat {
         /// Sequence number of the last report made.

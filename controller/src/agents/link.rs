@@ -157,7 +157,7 @@ async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     wire.send(&ToAgent::Challenge { version: LINK_VERSION, pool: inner.pool, nonce }).await?;
     let first = timeout(HELLO_WITHIN, first_message(wire)).await;
     let said = match first {
-        Ok(Ok(ToController::Hello(said))) => said,
+        Ok(Ok(ToController::Hello(said))) => *said,
         Ok(Ok(_)) => return Err(malformed("another message before its hello")),
         Ok(Err(end)) => return Err(end),
         Err(_) => return Err(End::Closed("no hello came".into())),

@@ -66,7 +66,7 @@ impl Session<'_> {
         };
         self.check_pool(pool)?;
         let hello = self.hello(&pool, nonce)?;
-        self.wire.send(&ToController::Hello(hello)).await?;
+        self.wire.send(&ToController::Hello(Box::new(hello))).await?;
         match self.wire.receive().await? {
             ToAgent::Welcome { token, last_seq, head } => {
                 if let Some(head) = head {

@@ -44,7 +44,7 @@ pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration
         renter: account(renter),
         idem: Hash32([number; 32]),
         members: vec![want; gpus],
-        min_members: u16::try_from(gpus).unwrap(),
+        min_members: u16::try_from(gpus).expect("few GPUs"),
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
         regions: Vec::new(),

@@ -52,7 +52,7 @@ impl Agent {
     pub(super) async fn say(&mut self, key: &Key, hello: Hello) {
         let signature = key.sign(&signing_digest(&POOL, "hello", &hello));
         let said = SignedHello { hello, signature };
-        self.send(&ToController::Hello(said)).await;
+        self.send(&ToController::Hello(Box::new(said))).await;
     }
 
     pub(super) async fn send(&mut self, message: &ToController) {

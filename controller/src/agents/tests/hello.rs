@@ -247,7 +247,7 @@ async fn an_unsigned_hello_is_refused() {
     let mut agent = Agent::connect(&world.url).await;
     let hello = agent.hello(spec(world.key.node()));
     let said = selion_api::agent::SignedHello { hello, signature: Signature::ZERO };
-    agent.send(&selion_api::agent::ToController::Hello(said)).await;
+    agent.send(&selion_api::agent::ToController::Hello(Box::new(said))).await;
     assert!(agent.refusal().await.1.contains("not signed"));
     assert_not_entered(&world);
 }
