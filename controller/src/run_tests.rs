@@ -25,6 +25,7 @@ fn nodes(linked: &[bool]) -> State {
             linked: *linked,
             since: TimeMs(0),
             paused: false,
+            reclaimed: Default::default(),
             last_seq: 0,
             blocked: None,
             held: Default::default(),

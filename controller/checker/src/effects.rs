@@ -2,6 +2,7 @@
 
 mod bills;
 mod grants;
+mod reclaims;
 mod stops;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -85,12 +86,13 @@ impl<'a> Entry<'a> {
                 Effect::NodeChanged { node, reason } => self.node_changed(*node, *reason),
                 Effect::Booked { lease, at } => self.booked(*lease, *at),
                 Effect::Preempted { lease, attempt, by } => self.preempted(*lease, *attempt, *by),
+                Effect::Reclaimed { node, gpu, by } => self.reclaimed(*node, *gpu, *by),
                 Effect::Refused(_) => {}
             }
         }
         self.close_gang();
         self.at = None;
-        self.end();
+        self.end(effects);
         self.findings
     }
 
@@ -116,6 +118,8 @@ impl<'a> Entry<'a> {
         self.tell(Some(id), present);
         if to == LeaseState::Ending {
             self.tell(Some(id), stopped);
+            let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
+            self.tell(Some(id), holds(Rule::Reclaim, due));
         }
         match to {
             LeaseState::Held => self.open_gang(id),
@@ -190,7 +194,7 @@ impl<'a> Entry<'a> {
     }
 
     /// What holds of the entry as a whole.
-    fn end(&mut self) {
+    fn end(&mut self, effects: &[Effect]) {
         for (need, have) in core::mem::take(&mut self.reserves).into_values() {
             self.tell(None, within(Rule::Reserve, need, have));
             self.tell(None, within(Rule::Reserve, have, need));
@@ -211,6 +215,7 @@ impl<'a> Entry<'a> {
         };
         self.tell(None, equal(Rule::Schedulable, 0, wrong as u64));
         self.tell(None, equal(Rule::Left, 0, left as u64));
+        self.nothing_stays(effects);
         self.stops_were_needed();
     }
 }

@@ -69,6 +69,7 @@ rules! {
     Order "order" "Nobody with an equal want, who could pay, waits while one who comes after him is served."
     Preempt "preempt" "Only what ran long enough is stopped, only for a waiting lease of a higher class."
     Minimal "minimal" "Nobody is stopped who could have stayed."
+    Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
     Booking "booking" "Room is booked for a lease that waits, for no time that is past, and one at a time."
 }
 

@@ -45,9 +45,18 @@ fn standing_of(lease: &Lease) -> (Priority, bool) {
 }
 
 /// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
-/// its duration. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
+/// its duration, or the time at which an owner takes a place of it back. That place takes nobody then; the gang's other
+/// places do. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
 pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
-    let (ends, lasts_ms) = (lease.deadline?, lease.request.duration_ms);
+    let Some(notice) = lease.notice else {
+        return unless_taken_back(policy, lease, lease.deadline?);
+    };
+    let end = unless_taken_back(policy, lease, notice.otherwise)?;
+    Some(end.min(notice.by.plus(policy.ending_ms)))
+}
+
+fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<TimeMs> {
+    let lasts_ms = lease.request.duration_ms;
     let started = match lease.state {
         LeaseState::Waiting | LeaseState::Ended => return None,
         LeaseState::Ending => return Some(ends),

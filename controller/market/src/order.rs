@@ -1,4 +1,4 @@
-//! Whose turn it is: repair of broken gangs, then those within their guaranteed quota, then the least share in the
+//! Whose turn it is: repair of gangs that lost a place, then those within their guaranteed quota, then the least share in the
 //! tree of accounts, then the higher price, then age.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -236,7 +236,7 @@ fn branches(state: &State, tree: &mut Tree<KINDS>) -> Vec<Branch> {
     branches
 }
 
-/// True if the lease waits because a node under it was lost.
+/// True if the lease waits because a place under it was lost: its node, or to its owner.
 fn is_broken(lease: &Lease) -> bool {
-    lease.past.last().is_some_and(|(_, reason, _)| *reason == Reason::NodeLost)
+    lease.past.last().is_some_and(|(_, reason, _)| matches!(reason, Reason::NodeLost | Reason::OwnerReclaimed))
 }

@@ -17,5 +17,6 @@ mod money;
 #[path = "../../../market/tests/market/pool.rs"]
 mod pool;
 mod random;
+mod reclaims;
 mod tape;
 mod turns;
