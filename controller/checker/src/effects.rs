@@ -113,7 +113,8 @@ impl<'a> Entry<'a> {
         let from = lease.state;
         let follows = holds(Rule::Transition, lease.may_go(to));
         let present = equal(Rule::Lease, u64::from(lease.attempt) + u64::from(to == LeaseState::Held), attempt.into());
-        let stopped = holds(Rule::Preempt, reason != Some(Reason::Preempted) || lease.stopped_for.is_some());
+        let for_another = matches!(reason, Some(Reason::Preempted | Reason::QuotaReclaimed));
+        let stopped = holds(Rule::Preempt, !for_another || lease.stopped_for.is_some());
         self.tell(Some(id), follows);
         self.tell(Some(id), present);
         if to == LeaseState::Ending {

@@ -95,6 +95,12 @@ impl Shares {
         add(self.used.entry(renter).or_default(), taken);
     }
 
+    /// GPU work of the fleet.
+    pub(crate) fn total_work(&self) -> u128 {
+        let [work, ..] = self.totals;
+        work
+    }
+
     fn weight(&self, renter: Account) -> u32 {
         self.weights.get(&renter).copied().unwrap_or(1).max(1)
     }

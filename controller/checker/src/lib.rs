@@ -19,6 +19,7 @@ mod fleet;
 mod leases;
 mod line;
 mod money;
+mod quota;
 
 pub use check::Checker;
 pub use finding::{Finding, Rule};

@@ -15,6 +15,7 @@ use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 use crate::gang::{self, NoPlace};
 use crate::input::Policy;
 use crate::money::latest_end;
+use crate::order::is_broken;
 use crate::place::{Placed, Room, World};
 use crate::state::{Held, Lease, State};
 
@@ -35,13 +36,10 @@ pub struct Booking {
     pub places: Vec<(NodeId, Held)>,
 }
 
-/// Who takes a booking over from whom: the higher class, and in it the repair of what ran before.
-pub(crate) fn standing(priority: Priority, attempt: u32) -> (Priority, bool) {
-    (priority, attempt > 0)
-}
-
+/// Who takes a booking over from whom: the higher class, and in it the repair of what lost a place. Not who was stopped
+/// for another: it could take back the room that it was stopped for.
 fn standing_of(lease: &Lease) -> (Priority, bool) {
-    standing(lease.request.priority, lease.attempt)
+    (lease.request.priority, is_broken(lease))
 }
 
 /// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
@@ -203,8 +201,8 @@ pub(crate) fn binding<'s>(
 ) -> Option<(&'s Booking, &'s Lease)> {
     let booking = state.booking.as_ref().filter(|booking| Some(booking.lease) != id)?;
     let holder = state.leases.get(&booking.lease)?;
-    let attempt = id.and_then(|id| state.leases.get(&id)).map_or(0, |lease| lease.attempt);
-    (standing_of(holder) >= standing(request.priority, attempt)).then_some((booking, holder))
+    let own = id.and_then(|id| state.leases.get(&id)).map_or((request.priority, false), standing_of);
+    (standing_of(holder) >= own).then_some((booking, holder))
 }
 
 /// True if the lease may take the booking: it is its own, or nobody's, or of one that stands lower.

@@ -31,6 +31,7 @@ mod order;
 mod pass;
 mod place;
 mod preempt;
+mod quota;
 mod reclaim;
 mod request;
 pub mod shares;

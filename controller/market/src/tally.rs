@@ -171,6 +171,15 @@ impl State {
     }
 }
 
+/// Everything that is held: by whom, what, and its GPU work.
+pub(crate) fn works(state: &State) -> impl Iterator<Item = (&(LeaseId, u16), &Held, u128)> {
+    let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
+    held.map(|(node, key, held)| {
+        let [work, ..] = piece_of(node, held);
+        (key, held, work)
+    })
+}
+
 fn of_renters(node: &Node, only: Option<Account>) -> BTreeMap<Account, Bundle> {
     let mut sums = BTreeMap::new();
     for held in node.held.values().filter(|held| only.is_none_or(|only| held.renter == only)) {
