@@ -9,6 +9,8 @@ use selion_market::Policy;
 
 use crate::check::Checker;
 use crate::fair::{self, Shares};
+use crate::fleet::Run;
+use crate::leases::Lease;
 
 /// Most names of a path.
 const MAX_DEPTH: usize = 3;
@@ -45,11 +47,11 @@ impl Checker {
             (groups_of(&self.policy, lease.request.renter), groups_of(&self.policy, taker.request.renter));
         let permille_of = |group: &String| quotas.get(group).copied().unwrap_or(0);
         let quota = |group: &String| total.saturating_mul(permille_of(group));
-        let work = |group: &String, counts: &dyn Fn(LeaseId) -> bool| -> u128 {
+        let work = |group: &String, counts: &dyn Fn(Run) -> bool| -> u128 {
             let machines = self.fleet.machines.values();
             let taken = machines.flat_map(|machine| machine.taken.iter().map(move |taken| (machine, taken)));
             let below =
-                taken.filter(|(_, taken)| counts(taken.run.0) && groups_of(&self.policy, taken.renter).contains(group));
+                taken.filter(|(_, taken)| counts(taken.run) && groups_of(&self.policy, taken.renter).contains(group));
             let works = below.map(|(machine, taken)| {
                 let gpu = machine.spec.iter().flat_map(|spec| &spec.gpus).find(|gpu| gpu.gpu == taken.gpu);
                 let [work, ..] = fair::bundle(gpu, &taken.slot, taken.beside);
@@ -58,9 +60,10 @@ impl Checker {
             works.fold(0_u128, u128::saturating_add).saturating_mul(1000)
         };
         let class = lease.request.priority;
-        let stays = |other: LeaseId| {
-            let known = self.leases.get(&other);
-            other != id && !gone.contains(&other) && known.is_some_and(|known| known.request.priority >= class)
+        let stays = |(other, attempt, _): Run| {
+            let runs = |known: &Lease| known.is_running() && known.attempt == attempt;
+            let known = self.leases.get(&other).filter(|known| runs(known) && known.request.priority >= class);
+            other != id && !gone.contains(&other) && known.is_some()
         };
         let entitled = |group: &&String| permille_of(group) > 0 && work(group, &|_| true) <= quota(group);
         others.iter().filter(|group| !own.contains(group)).any(|group| entitled(&group))

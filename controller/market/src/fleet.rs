@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use selion_api::lease::Beside;
 use selion_api::slice::{GpuSpec, NodeSpec, Sandbox, WHOLE_PERMILLE};
 use selion_api::{GpuId, NodeId, Reason, Slot};
 
@@ -107,6 +108,15 @@ pub fn use_of<'a>(node: &'a Node, gpu: &GpuSpec) -> Use<'a> {
         used.take(gpu, &held.slot);
     }
     used
+}
+
+/// What is taken on a node beside its GPUs.
+#[must_use]
+pub fn beside_of(node: &Node) -> Beside {
+    node.held.values().fold(Beside::default(), |mut sum, held| {
+        sum.iter_mut().zip(held.beside).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        sum
+    })
 }
 
 impl State {

@@ -1,12 +1,12 @@
 //! Who is stopped for a lease of a higher class, or for one of its own class within a guaranteed [`quota`]: whole leases,
 //! as few as will do, and only where that helps.
 //!
-//! Why this ends; for quotas see there. A lease is stopped only for one of a strictly higher class, so no two leases ever stop each other, not
-//! even by way of others. The room that comes free is booked for the one it was freed for, and a booking goes only to
-//! who stands higher: what was stopped cannot take it back, however early or late its members are gone. So between two
-//! inputs from outside each stop moves running work from a class to a higher one: the numbers of running leases by
-//! class, highest first, only rise in the order of a dictionary, and leases are finitely many. What was stopped and
-//! runs again has its `min_run_ms` again.
+//! Why this ends, while no quotas count; with them, see there. A lease is stopped only for one of a strictly higher class,
+//! so no two leases ever stop each other, not even by way of others. The room that comes free is booked for the one it was
+//! freed for, and a booking goes only to who stands higher: what was stopped cannot take it back, however early or late
+//! its members are gone. So between two inputs from outside each stop moves running work from a class to a higher one: the
+//! numbers of running leases by class, highest first, only rise in the order of a dictionary, and leases are finitely
+//! many. What was stopped and runs again has its `min_run_ms` again.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -83,7 +83,7 @@ pub(crate) fn victims(state: &State, id: LeaseId, lease: &Lease) -> Option<BTree
         let same = equal(state, class).filter(|(_, other)| open(other));
         let mut same: Vec<_> = same.map(|(id, other)| loss(state, id, other)).collect();
         same.sort_unstable();
-        same.retain(|(.., id)| state.leases.get(id).is_some_and(|other| claim.take(state, *id, other)));
+        same.retain(|(.., id)| state.leases.get(id).is_some_and(|other| claim.take(*id, other)));
         costs.extend(same);
     }
     if costs.is_empty() {

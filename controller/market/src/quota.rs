@@ -11,12 +11,14 @@
 //! highest class first, the sums before the number and the deepest first, only rise in the order of a dictionary, and they
 //! are bounded.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use selion_api::LeaseId;
 use selion_api::lease::Priority;
 
 use crate::order::{Shares, is_broken};
+use crate::place::stopping;
 use crate::state::{Lease, State};
 use crate::tally;
 
@@ -27,6 +29,8 @@ pub(crate) struct Claim {
     group: usize,
     /// What is held below each group by leases of the claim's class and above, in the unit of GPU work.
     used: Vec<u128>,
+    /// What each lease of the claim's class and above holds.
+    work: BTreeMap<LeaseId, u128>,
 }
 
 /// True if quotas count for leases of this class at all.
@@ -55,19 +59,26 @@ impl Claim {
         let shares = Shares::of(state);
         let group = shares.guaranteed(lease)?;
         let mut used = alloc::vec![0_u128; shares.branches.len()];
-        for ((id, _), held, work) in tally::works(state) {
-            let counts = state.leases.get(id).is_some_and(|lease| lease.request.priority >= class);
-            for at in shares.stands.get(&held.renter).iter().filter(|_| counts).flat_map(|stand| &stand.groups) {
+        let mut work: BTreeMap<LeaseId, u128> = BTreeMap::new();
+        for (id, held, more) in tally::works(state) {
+            // What is being stopped fills nobody's quota any more.
+            let low = state.leases.get(&id).is_none_or(|lease| lease.request.priority < class);
+            if low || stopping(state, id, held) {
+                continue;
+            }
+            let of = work.entry(id).or_default();
+            *of = of.saturating_add(more);
+            for at in shares.stands.get(&held.renter).iter().flat_map(|stand| &stand.groups) {
                 if let Some(used) = used.get_mut(*at) {
-                    *used = used.saturating_add(work);
+                    *used = used.saturating_add(more);
                 }
             }
         }
-        Some(Self { shares, group, used })
+        Some(Self { shares, group, used, work })
     }
 
     /// Takes a lease of the claim's class away, if it may be stopped beside those that were taken away before.
-    pub(crate) fn take(&mut self, state: &State, id: LeaseId, lease: &Lease) -> bool {
+    pub(crate) fn take(&mut self, id: LeaseId, lease: &Lease) -> bool {
         let Some(stand) = self.shares.stands.get(&lease.request.renter) else {
             return false;
         };
@@ -76,8 +87,7 @@ impl Claim {
         }
         let here = |at: &&usize| !self.shares.is_above(**at, self.group);
         let own: Vec<usize> = stand.groups.iter().filter(here).copied().collect();
-        let held = tally::works(state).filter(|((other, _), ..)| *other == id);
-        let work = held.fold(0_u128, |sum, (.., work)| sum.saturating_add(work));
+        let work = self.work.get(&id).copied().unwrap_or(0);
         let left = |at: usize| self.used.get(at).copied().unwrap_or(0).saturating_sub(work);
         if !own.iter().all(|at| self.shares.keeps_quota(*at, left(*at))) {
             return false;

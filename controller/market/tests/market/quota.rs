@@ -173,6 +173,24 @@ fn nobody_is_stopped_for_a_colleague_below_the_same_quota() {
 }
 
 #[test]
+fn what_is_being_stopped_fills_no_quota_any_more() {
+    let (groups, seats) = halves();
+    let mut pool = pool(4, groups, seats);
+    let theirs: Vec<LeaseId> = (0..2).map(|_| running(&mut pool, whole(2, 1))).collect();
+    for _ in 0..2 {
+        running(&mut pool, of_class(3, Priority::Firm));
+    }
+    run_long(&mut pool);
+    pool.lease(whole(1, 1));
+    assert_eq!(stopped(&pool).len(), 1);
+    // The agent is silent: the slot stays taken, nobody knows how long.
+    pool.pass_ms(Policy::default().ending_ms);
+    pool.lease(whole(1, 1));
+    let run = theirs.iter().filter(|id| pool.state_of(**id) == LeaseState::Active).count();
+    assert_eq!((stopped(&pool).len(), run), (1, 1), "the other one is all that b has of its quarter");
+}
+
+#[test]
 fn a_gang_is_stopped_whole_and_only_if_its_group_keeps_its_quota_without_it() {
     let (groups, seats) = halves();
     let mut pool = pool(4, groups, seats);
