@@ -99,9 +99,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
     let node = state.nodes.get(&id)?;
     let reason = selion_market::fleet::blocked(state, node);
     let spec = node.spec.as_ref();
-    let [cpu, ram, disk, net] = node.held.values().fold([0; 4], |sum: Beside, held| {
-        core::array::from_fn(|at| sum.get(at).copied().unwrap_or(0) + held.beside.get(at).copied().unwrap_or(0))
-    });
+    let [cpu, ram, disk, net] = selion_market::fleet::beside_of(node);
     let narrow = |amount: u64| u32::try_from(amount).unwrap_or(u32::MAX);
     Some(rest::NodeView {
         node: id,
@@ -110,6 +108,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         reason,
         linked: node.linked,
         paused: node.paused,
+        reclaimed: node.reclaimed.iter().map(|(gpu, by)| rest::ReclaimView { gpu: *gpu, by_ms: *by }).collect(),
         since_ms: node.since,
         last_seq: node.last_seq,
         sandbox: spec.map(|spec| spec.sandbox),

@@ -109,7 +109,7 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
         linked: false,
         since: TimeMs(0),
         paused: false,
-        reclaimed: BTreeMap::new(),
+        reclaimed: std::collections::BTreeMap::new(),
         last_seq: 0,
         held: std::collections::BTreeMap::new(),
     };
@@ -160,7 +160,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
     let lease = Lease {
         request,
         signed: false,
-        size: [0; 4],
+        size: selion_market::tally::Bundle::default(),
         created: TimeMs(0),
         state: LeaseState::Held,
         since: TimeMs(0),
