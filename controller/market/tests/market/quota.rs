@@ -190,6 +190,24 @@ fn what_is_being_stopped_fills_no_quota_any_more() {
     assert_eq!((stopped(&pool).len(), run), (1, 1), "the other one is all that b has of its quarter");
 }
 
+/// Kueue #7101: evictions that complete at different times let who was stopped first take the room back.
+#[test]
+fn who_is_stopped_first_does_not_take_the_room_back_while_the_others_stop() {
+    let (groups, seats) = halves();
+    let mut pool = pool(4, groups, seats);
+    for _ in 0..4 {
+        running(&mut pool, whole(2, 1));
+    }
+    run_long(&mut pool);
+    let mine = pool.lease(whole(1, 2));
+    let victims: Vec<LeaseId> = stopped(&pool).into_iter().map(|(victim, _)| victim).collect();
+    let [first, second] = victims[..] else { panic!("two are needed: {victims:?}") };
+    pool.all(first, &STOPPED);
+    assert_eq!(states(&pool, &[first, mine]), [LeaseState::Waiting, LeaseState::Waiting]);
+    pool.all(second, &STOPPED);
+    assert_eq!(states(&pool, &[first, second, mine]), [LeaseState::Waiting, LeaseState::Waiting, LeaseState::Held]);
+}
+
 #[test]
 fn a_gang_is_stopped_whole_and_only_if_its_group_keeps_its_quota_without_it() {
     let (groups, seats) = halves();
