@@ -31,13 +31,14 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 10] = [
+const NO_CAPACITY: [&str; 11] = [
     "class_not_allowed",
     "gang_incomplete",
     "kept_for_booking",
     "no_matching_slice",
     "node_not_schedulable",
     "node_paused",
+    "owner_reclaimed",
     "pool_full",
     "price_above_max",
     "sandbox_not_allowed",

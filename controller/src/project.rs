@@ -108,6 +108,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         reason,
         linked: node.linked,
         paused: node.paused,
+        reclaimed: node.reclaimed.iter().map(|(gpu, by)| rest::ReclaimView { gpu: *gpu, by_ms: *by }).collect(),
         since_ms: node.since,
         last_seq: node.last_seq,
         sandbox: spec.map(|spec| spec.sandbox),

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use selion_api::NodeId;
 use selion_api::commit::PoolId;
 use selion_market::State;
 use tokio::net::TcpListener;
@@ -227,12 +228,12 @@ async fn start_edges(
 /// Nodes that do not come back are entered as lost soon after the start, so this comes true by itself.
 fn agents_back(app: &App) -> Arc<dyn Fn() -> bool + Send + Sync> {
     let (hub, log) = (app.hub.clone(), app.log.clone());
-    Arc::new(move || log.read(|state| are_back(state, hub.live().links)))
+    Arc::new(move || log.read(|state| are_back(state, |node| hub.is_linked(node))))
 }
 
-/// Whether `links` to this process are as many as the nodes that the log holds as linked.
-fn are_back(state: &State, links: usize) -> bool {
-    links >= state.nodes.values().filter(|node| node.linked).count()
+/// Whether every node that the log holds as linked has a link to this process: others do not stand for it.
+fn are_back(state: &State, is_linked: impl Fn(NodeId) -> bool) -> bool {
+    state.nodes.iter().all(|(id, node)| !node.linked || is_linked(*id))
 }
 
 /// Ends this controller once a final block says that authority has passed to another epoch.

@@ -25,6 +25,7 @@ fn nodes(linked: &[bool]) -> State {
             linked: *linked,
             since: TimeMs(0),
             paused: false,
+            reclaimed: Default::default(),
             last_seq: 0,
             blocked: None,
             held: Default::default(),
@@ -36,12 +37,14 @@ fn nodes(linked: &[bool]) -> State {
 
 #[test]
 fn agents_are_back_once_every_node_that_the_log_holds_as_linked_is_linked_here() {
-    assert!(are_back(&nodes(&[]), 0), "a log without nodes waits for none");
-    assert!(!are_back(&nodes(&[true]), 0));
-    assert!(!are_back(&nodes(&[true, true]), 1), "one of two is not all");
-    assert!(are_back(&nodes(&[true, true]), 2));
-    assert!(are_back(&nodes(&[false, false]), 0), "a lost node is not waited for");
-    assert!(!are_back(&nodes(&[false, true]), 0), "nor does it stand for another");
+    let back = |logged: &[bool], linked: &[u8]| are_back(&nodes(logged), |node| linked.contains(&node.0[0]));
+    assert!(back(&[], &[]), "a log without nodes waits for none");
+    assert!(!back(&[true], &[]));
+    assert!(!back(&[true, true], &[1]), "one of two is not all");
+    assert!(back(&[true, true], &[1, 2]));
+    assert!(back(&[false, false], &[]), "a lost node is not waited for");
+    assert!(!back(&[false, true], &[]), "nor does it stand for another");
+    assert!(!back(&[false, true], &[1, 3]), "a lost or unknown node does not either");
 }
 
 #[test]

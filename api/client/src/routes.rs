@@ -11,8 +11,8 @@ use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{
     AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage, NewDataset,
-    NewLease, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote, RegistryView, SharesView, VoucherPage,
-    Whoami,
+    NewLease, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote, Reclaim, RegistryView, SharesView,
+    VoucherPage, Whoami,
 };
 use selion_api::{LeaseId, NodeId};
 
@@ -118,6 +118,11 @@ impl Client {
     /// `POST /v1/nodes/{id}/resume`.
     pub async fn resume_node(&self, id: NodeId) -> Result<NodeView, ClientError> {
         self.post(As::Me, &["v1", "nodes", &id.to_string(), "resume"], &()).await
+    }
+
+    /// `POST /v1/nodes/{id}/reclaim`.
+    pub async fn reclaim_node(&self, id: NodeId, reclaim: &Reclaim) -> Result<NodeView, ClientError> {
+        self.post(As::Me, &["v1", "nodes", &id.to_string(), "reclaim"], reclaim).await
     }
 
     /// `POST /v1/leases`. Repeating the call with the same `key` and body is safe and gives the same answer.

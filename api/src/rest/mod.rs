@@ -14,7 +14,7 @@ pub use lease::{
 pub use pool::{
     AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView,
     Health, LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer, OfferPage, PoolView, ProviderView,
-    RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
+    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
 };
 pub use problem::{FieldError, Problem};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};

@@ -89,6 +89,27 @@ pub struct GpuView {
     pub slots: Vec<SlotView>,
 }
 
+/// An owner takes a node back, or one GPU of it: it takes no lease from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reclaim {
+    /// Only this GPU; the whole node if absent.
+    #[serde(default)]
+    pub gpu: Option<GpuId>,
+    /// What is there may stay for so long, in milliseconds; 0 stops it at once.
+    #[serde(default)]
+    pub notice_ms: u64,
+}
+
+/// What an owner takes back.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ReclaimView {
+    /// This GPU; absent for the whole node.
+    pub gpu: Option<GpuId>,
+    /// What is still there then is stopped.
+    pub by_ms: TimeMs,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct NodeView {
@@ -104,6 +125,9 @@ pub struct NodeView {
     pub linked: bool,
     /// Paused by its owner.
     pub paused: bool,
+    /// What its owner takes back, until he resumes.
+    #[serde(default)]
+    pub reclaimed: Vec<ReclaimView>,
     /// Since when `linked` is what it is.
     pub since_ms: TimeMs,
     /// Sequence number of its last report in the log.

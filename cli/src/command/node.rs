@@ -1,16 +1,16 @@
 //! `selion node`: the machines of the pool.
 
-use selion_api::NodeId;
-use selion_api::rest::NodeView;
+use selion_api::rest::{NodeView, Reclaim};
+use selion_api::{GpuId, NodeId};
 use selion_client::PageQuery;
 
 use crate::failure::Done;
 use crate::output::Output;
 use crate::session::Session;
 use crate::slice::show_slot;
-use crate::unit::{show_size, show_time};
+use crate::unit::{duration, show_size, show_time};
 
-/// Shows the pool's nodes; their owner pauses and resumes them.
+/// Shows the pool's nodes; their owner pauses them, takes them back and resumes them.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// All nodes
@@ -25,7 +25,18 @@ pub enum Command {
         /// Its id
         node: NodeId,
     },
-    /// New leases again
+    /// Take a node of yours back, or one GPU of it: no new leases, and what still runs there in the end is stopped
+    Reclaim {
+        /// Its id
+        node: NodeId,
+        /// Only this GPU
+        #[arg(long)]
+        gpu: Option<GpuId>,
+        /// What runs may go on for so long: 0s stops it at once
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration)]
+        by: u64,
+    },
+    /// New leases again; nothing is taken back any more
     Resume {
         /// Its id
         node: NodeId,
@@ -41,6 +52,10 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::List => list(out, &session).await,
         Command::Show { node } => out.show(&client.node(node).await?, show),
         Command::Pause { node } => out.show(&client.pause_node(node).await?, show),
+        Command::Reclaim { node, gpu, by } => {
+            let reclaim = Reclaim { gpu, notice_ms: by };
+            out.show(&client.reclaim_node(node, &reclaim).await?, show)
+        }
         Command::Resume { node } => out.show(&client.resume_node(node).await?, show),
     }
 }
@@ -93,6 +108,10 @@ fn detail(out: Output, node: &NodeView) -> String {
         node.net_mbps_used,
         node.net_mbps,
     );
+    for back in &node.reclaimed {
+        let what = back.gpu.map_or_else(|| "all of it".to_owned(), |gpu| gpu.to_string());
+        text.push_str(&format!("taken back by its owner: {what}, at {}\n", show_time(back.by_ms)));
+    }
     for gpu in &node.gpus {
         let simulated = if gpu.spec.simulated { ", simulated" } else { "" };
         text.push_str(&format!("\n{} {}{simulated}\n", gpu.spec.gpu, gpu.spec.model));

@@ -32,7 +32,7 @@ pub(crate) fn check(log: &Log, pool: &PoolId) -> (Result<String, Finding>, Unsig
                 ("report", Account(signed.report.node.0), by)
             }
             // The hello's signature is checked at the link; the log has what it said.
-            Input::Release { .. } | Input::SetPaused { .. } | Input::Linked { .. } => {
+            Input::Release { .. } | Input::SetPaused { .. } | Input::Reclaim { .. } | Input::Linked { .. } => {
                 share.inputs += 1;
                 share.unsigned += 1;
                 continue;

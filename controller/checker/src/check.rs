@@ -99,6 +99,9 @@ impl Checker {
             }
             Input::ChainBroken { .. } => self.chain_broken = true,
             Input::SetPaused { provider, node, paused } => self.fleet.paused(*provider, *node, *paused),
+            Input::Reclaim { provider, node, gpu, notice_ms } => {
+                self.fleet.reclaim(*provider, *node, *gpu, self.now.plus(*notice_ms));
+            }
             // A spec that cannot be reasoned about is refused.
             Input::Linked { spec, .. } if !refused => self.fleet.linked(spec),
             Input::Lost { node, .. } => self.fleet.lost(*node),

@@ -2,6 +2,7 @@
 
 mod bills;
 mod grants;
+mod reclaims;
 mod room;
 mod stops;
 
@@ -87,12 +88,13 @@ impl<'a> Entry<'a> {
                 Effect::NodeChanged { node, reason } => self.node_changed(*node, *reason),
                 Effect::Booked { lease, at } => self.booked(*lease, *at),
                 Effect::Preempted { lease, attempt, by } => self.preempted(*lease, *attempt, *by),
+                Effect::Reclaimed { node, gpu, by } => self.reclaimed(*node, *gpu, *by),
                 Effect::Refused(_) => {}
             }
         }
         self.close_gang();
         self.at = None;
-        self.end();
+        self.end(effects);
         self.findings
     }
 
@@ -113,11 +115,14 @@ impl<'a> Entry<'a> {
         let from = lease.state;
         let follows = holds(Rule::Transition, lease.may_go(to));
         let present = equal(Rule::Lease, u64::from(lease.attempt) + u64::from(to == LeaseState::Held), attempt.into());
-        let stopped = holds(Rule::Preempt, reason != Some(Reason::Preempted) || lease.stopped_for.is_some());
+        let for_another = matches!(reason, Some(Reason::Preempted | Reason::QuotaReclaimed));
+        let stopped = holds(Rule::Preempt, !for_another || lease.stopped_for.is_some());
         self.tell(Some(id), follows);
         self.tell(Some(id), present);
         if to == LeaseState::Ending {
             self.tell(Some(id), stopped);
+            let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
+            self.tell(Some(id), holds(Rule::Reclaim, due));
         }
         match to {
             LeaseState::Held => self.open_gang(id),
@@ -199,7 +204,7 @@ impl<'a> Entry<'a> {
     }
 
     /// What holds of the entry as a whole.
-    fn end(&mut self) {
+    fn end(&mut self, effects: &[Effect]) {
         for (need, have) in core::mem::take(&mut self.reserves).into_values() {
             self.tell(None, within(Rule::Reserve, need, have));
             self.tell(None, within(Rule::Reserve, have, need));
@@ -220,6 +225,7 @@ impl<'a> Entry<'a> {
         };
         self.tell(None, equal(Rule::Schedulable, 0, wrong as u64));
         self.tell(None, equal(Rule::Left, 0, left as u64));
+        self.nothing_stays(effects);
         self.stops_were_needed();
     }
 }

@@ -139,6 +139,12 @@ impl Shares {
         add(self.used.entry(renter).or_default(), taken);
     }
 
+    /// GPU work of the fleet.
+    pub(crate) fn total_work(&self) -> u128 {
+        let [work, ..] = self.totals;
+        work
+    }
+
     fn seat(&self, renter: Account) -> (u32, &[String]) {
         self.seats.get(&renter).map_or((1, &[]), |(weight, above)| (*weight, above))
     }

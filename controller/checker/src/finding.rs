@@ -68,8 +68,10 @@ rules! {
     BillSum "bill_sum" "The lines of a run are not above what was kept for it."
     Voucher "voucher" "A voucher is due for what was made owed between its two parties, and for no more."
     Order "order" "Nobody with an equal want, who could pay, waits while one who comes after him is served."
-    Preempt "preempt" "Only what ran long enough is stopped, only for a waiting lease of a higher class."
+    Preempt "preempt" "Only what ran long enough is stopped, only for a waiting lease of a higher class, or of the same by quota."
+    Quota "quota" "Who is stopped for one of his class keeps his quota full, and whom he is stopped for is below his."
     Minimal "minimal" "Nobody is stopped who could have stayed."
+    Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
     Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
     Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }

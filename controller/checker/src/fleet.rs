@@ -8,6 +8,7 @@ use selion_api::lease::{Beside, Within};
 use selion_api::slice::Sandbox;
 use selion_api::{
     Account, Amount, GpuId, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, Slot,
+    TimeMs,
 };
 
 use crate::finding::{Broken, Rule, holds, within};
@@ -46,6 +47,8 @@ pub(crate) struct Machine {
     shown: Option<Hash32>,
     linked: bool,
     paused: bool,
+    /// GPUs that their owner takes back, or the node (`None`), and when.
+    reclaimed: BTreeMap<Option<GpuId>, TimeMs>,
     /// What the effects said last. A node of which they said nothing takes leases.
     pub told_closed: bool,
     pub taken: Vec<Taken>,
@@ -60,6 +63,8 @@ pub(crate) struct Fleet {
     pub standing: BTreeMap<Run, NodeId>,
     /// Nodes of which something was said in this entry.
     pub changed: BTreeSet<NodeId>,
+    /// What owners took back in this entry, or gave again (`None`), and no effect told yet.
+    pub untold: BTreeMap<(NodeId, Option<GpuId>), Option<TimeMs>>,
 }
 
 /// What a node shares with others, as its owner states it: region, rack and id, as far as they count. `None` if a word
@@ -184,8 +189,43 @@ impl Fleet {
 
     pub(crate) fn paused(&mut self, provider: Account, node: NodeId, paused: bool) {
         if self.machines.get(&node).is_some_and(|machine| machine.owner == Some(provider)) {
-            self.touch(node).paused = paused;
+            let machine = self.touch(node);
+            machine.paused = paused;
+            if !paused {
+                let again = core::mem::take(&mut machine.reclaimed);
+                self.untold.extend(again.into_keys().map(|gpu| ((node, gpu), None)));
+            }
         }
+    }
+
+    /// The owner takes a node back, or one GPU that it showed. Of two times the earlier holds.
+    pub(crate) fn reclaim(&mut self, provider: Account, node: NodeId, gpu: Option<GpuId>, by: TimeMs) {
+        let shows = |machine: &Machine| {
+            let mut gpus = machine.spec.iter().flat_map(|spec| &spec.gpus);
+            gpu.is_none_or(|gpu| gpus.any(|known| known.gpu == gpu))
+        };
+        let his = |machine: &Machine| machine.owner == Some(provider) && shows(machine);
+        if !self.machines.get(&node).is_some_and(his) {
+            return;
+        }
+        let known = self.touch(node).reclaimed.entry(gpu).or_insert(TimeMs(u64::MAX));
+        if by < *known {
+            *known = by;
+            self.untold.insert((node, gpu), Some(by));
+        }
+    }
+
+    /// True if an owner takes this place back, at `time` or before.
+    pub(crate) fn taken_back(&self, node: NodeId, gpu: GpuId, time: TimeMs) -> bool {
+        let reclaimed = self.machines.get(&node).into_iter().flat_map(|machine| &machine.reclaimed);
+        reclaimed.into_iter().any(|(what, by)| what.is_none_or(|what| what == gpu) && *by <= time)
+    }
+
+    /// Runs with a member on what its owner takes back by that time.
+    pub(crate) fn due_back(&self, time: TimeMs) -> impl Iterator<Item = (LeaseId, u32)> {
+        let taken = self.machines.iter().flat_map(|(node, machine)| machine.taken.iter().map(move |one| (*node, one)));
+        let due = taken.filter(move |(node, one)| self.taken_back(*node, one.gpu, time));
+        due.map(|(_, one)| (one.run.0, one.run.1))
     }
 
     /// True if chain and link agree that the node takes leases.
@@ -195,6 +235,7 @@ impl Fleet {
         };
         machine.linked
             && !machine.paused
+            && !machine.reclaimed.contains_key(&None)
             && self.stakes.get(&owner).is_some_and(|stake| *stake >= terms.min_stake)
             && spec.provider == owner
             && machine.offer.is_some()
@@ -222,6 +263,7 @@ impl Fleet {
         holds(Rule::Schedulable, self.open(machine))?;
         let spec = machine.spec.as_ref().ok_or_else(|| missing(Rule::Schedulable))?;
         let gpu = spec.gpus.iter().find(|gpu| gpu.gpu == place.gpu).ok_or_else(|| missing(Rule::Slot))?;
+        holds(Rule::Reclaim, !machine.reclaimed.contains_key(&Some(place.gpu)))?;
         let Guest { request, want, .. } = guest;
         holds(Rule::Pinned, want.node.is_none_or(|only| only == place.node))?;
         holds(Rule::Pinned, want.gpu.is_none_or(|only| only == place.gpu))?;

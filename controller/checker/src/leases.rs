@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, OnNodeLoss};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Rate, Reason, TimeMs};
 use selion_market::Policy;
 
@@ -66,9 +66,15 @@ impl Lease {
         }
     }
 
-    /// True if it waits because a node under it was lost.
+    /// True if it waits because a place under it was lost, with its node or to its owner.
     pub(crate) fn is_broken(&self) -> bool {
-        self.attempt > 0 && self.stopped == Some(Reason::NodeLost)
+        self.attempt > 0 && matches!(self.stopped, Some(Reason::NodeLost | Reason::OwnerReclaimed))
+    }
+
+    /// True while agents hold something for it and nobody stopped it.
+    pub(crate) fn is_running(&self) -> bool {
+        use LeaseState::{Active, Held, Preparing, Starting};
+        matches!(self.state, Held | Preparing | Starting | Active)
     }
 
     /// How long its state lasts at most.
@@ -108,7 +114,8 @@ impl Lease {
             Starting => matches!(to, Active | Ending),
             Active => to == Ending,
             // A lease that was to wait again, and was released meanwhile, says so by ending once more.
-            Ending => matches!(to, Ending | Waiting | Ended),
+            Ending if to == Waiting => self.request.on_node_loss != OnNodeLoss::End,
+            Ending => matches!(to, Ending | Ended),
             Ended => false,
         }
     }

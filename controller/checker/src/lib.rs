@@ -23,6 +23,7 @@ mod fleet;
 mod leases;
 mod line;
 mod money;
+mod quota;
 
 pub use check::Checker;
 pub use finding::{Finding, Rule};

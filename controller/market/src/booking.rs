@@ -15,6 +15,7 @@ use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 use crate::gang::{self, NoPlace};
 use crate::input::Policy;
 use crate::money::{self, latest_end};
+use crate::order::is_broken;
 use crate::place::{Placed, Room, World};
 use crate::request::cost;
 use crate::state::{Held, Lease, State};
@@ -36,19 +37,25 @@ pub struct Booking {
     pub places: Vec<(NodeId, Held)>,
 }
 
-/// Who takes a booking over from whom: the higher class, and in it the repair of what ran before.
-pub(crate) fn standing(priority: Priority, attempt: u32) -> (Priority, bool) {
-    (priority, attempt > 0)
-}
-
+/// Who takes a booking over from whom: the higher class, and in it the repair of what lost a place. Not who was stopped
+/// for another: it could take back the room that it was stopped for.
 fn standing_of(lease: &Lease) -> (Priority, bool) {
-    standing(lease.request.priority, lease.attempt)
+    (lease.request.priority, is_broken(lease))
 }
 
 /// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
-/// its duration. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
+/// its duration, or the time at which an owner takes a place of it back. That place takes nobody then; the gang's other
+/// places do. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
 pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
-    let (ends, lasts_ms) = (lease.deadline?, lease.request.duration_ms);
+    let Some(notice) = lease.notice else {
+        return unless_taken_back(policy, lease, lease.deadline?);
+    };
+    let end = unless_taken_back(policy, lease, notice.otherwise)?;
+    Some(end.min(notice.by.plus(policy.ending_ms)))
+}
+
+fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<TimeMs> {
+    let lasts_ms = lease.request.duration_ms;
     let started = match lease.state {
         LeaseState::Waiting | LeaseState::Ended => return None,
         LeaseState::Ending => return Some(ends),
@@ -196,8 +203,8 @@ pub(crate) fn binding<'s>(
 ) -> Option<(&'s Booking, &'s Lease)> {
     let booking = state.booking.as_ref().filter(|booking| Some(booking.lease) != id)?;
     let holder = state.leases.get(&booking.lease)?;
-    let attempt = id.and_then(|id| state.leases.get(&id)).map_or(0, |lease| lease.attempt);
-    (standing_of(holder) >= standing(request.priority, attempt)).then_some((booking, holder))
+    let own = id.and_then(|id| state.leases.get(&id)).map_or((request.priority, false), standing_of);
+    (standing_of(holder) >= own).then_some((booking, holder))
 }
 
 /// True if the lease may take the booking: it is its own, or nobody's, or of one that stands lower.

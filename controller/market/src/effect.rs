@@ -106,6 +106,15 @@ pub enum Effect {
         /// For whom.
         by: LeaseId,
     } = 9,
+    /// An owner takes a node back, or one GPU of it, or gives it again.
+    Reclaimed {
+        /// Which node.
+        node: NodeId,
+        /// Only this GPU; the whole node if `None`.
+        gpu: Option<GpuId>,
+        /// What is still there then is stopped; `None` when it is not wanted back any more.
+        by: Option<TimeMs>,
+    } = 10,
 }
 
 impl Effect {

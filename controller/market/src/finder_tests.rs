@@ -55,6 +55,7 @@ fn node(id: u8, rate: u64) -> Node {
         linked: true,
         since: selion_api::TimeMs(0),
         paused: false,
+        reclaimed: BTreeMap::new(),
         last_seq: 0,
         blocked: None,
         held: BTreeMap::new(),

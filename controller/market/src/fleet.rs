@@ -85,6 +85,9 @@ pub fn blocked(state: &State, node: &Node) -> Option<Reason> {
     if spec.provider != provider || spec.hash() != offer {
         return Some(Reason::SpecMismatch);
     }
+    if node.reclaimed.contains_key(&None) {
+        return Some(Reason::OwnerReclaimed);
+    }
     if node.paused {
         return Some(Reason::NodePaused);
     }

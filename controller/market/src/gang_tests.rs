@@ -80,6 +80,7 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         paused: false,
         last_seq: 0,
         blocked: None,
+        reclaimed: alloc::collections::BTreeMap::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::agent::{Fence, SignedReport};
 use selion_api::chain::Block;
-use selion_api::{Account, Address, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
+use selion_api::{Account, Address, GpuId, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
 
 use crate::accounts::{Group, Seat};
 
@@ -119,7 +119,7 @@ pub enum Input {
         /// Which.
         lease: LeaseId,
     } = 7,
-    /// The owner pauses or resumes a node: no new leases, running ones go on.
+    /// The owner pauses or resumes a node: no new leases, running ones go on. Who resumes wants nothing back any more.
     SetPaused {
         /// Who says so.
         provider: Account,
@@ -144,4 +144,16 @@ pub enum Input {
     } = 10,
     /// A node's signed statement.
     Report(SignedReport) = 11,
+    /// The owner takes a node back, or one GPU of it, until [`Input::SetPaused`] with `paused: false`. From here on it
+    /// takes no lease; what is still on it after `notice_ms` is stopped then. Asked again, the earlier time holds.
+    Reclaim {
+        /// Who says so.
+        provider: Account,
+        /// Which node.
+        node: NodeId,
+        /// Only this GPU; the whole node if `None`.
+        gpu: Option<GpuId>,
+        /// What is there may stay for so long from this entry on, in milliseconds.
+        notice_ms: u64,
+    } = 12,
 }

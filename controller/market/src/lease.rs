@@ -68,19 +68,16 @@ impl Step<'_> {
             return;
         };
         let end_before = booking::end_of(&self.state.policy, lease);
-        if let Some(old) = lease.deadline.take() {
-            self.state.deadlines.remove(&(old, id));
-        }
-        if let Some(ends) = ends {
-            self.state.deadlines.insert((ends, id));
-        }
         lease.state = to;
         lease.since = self.at;
-        lease.deadline = ends;
         lease.reason = reason;
+        if !is_running(to) {
+            lease.notice = None;
+        }
         lease.position = 0;
         lease.nearest = None;
         let attempt = lease.attempt;
+        self.state.set_deadline(id, ends);
         if to == LeaseState::Waiting {
             self.state.waiting.insert(id);
         } else {
@@ -153,9 +150,13 @@ impl Step<'_> {
 
     /// Ends a lease because a node under it was lost; it waits again if it asked for that.
     pub(crate) fn end_lost(&mut self, id: LeaseId) {
-        let requeue = self.state.leases.get(&id).is_some_and(|lease| lease.request.on_node_loss == OnNodeLoss::Requeue);
-        self.end(id, Reason::NodeLost, requeue);
+        self.end(id, Reason::NodeLost, self.waits_again(id));
         self.finish_if_gone(id);
+    }
+
+    /// True if the lease asked to wait again when it loses a place by no fault of its own.
+    pub(crate) fn waits_again(&self, id: LeaseId) -> bool {
+        self.state.leases.get(&id).is_some_and(|lease| lease.request.on_node_loss == OnNodeLoss::Requeue)
     }
 
     /// Notes that a member is over and frees its slot.
@@ -171,6 +172,7 @@ impl Step<'_> {
         let node = member.node;
         self.touched.leases.insert(id);
         self.free_slot(node, id, rank, attempt);
+        self.heed(id);
     }
 
     /// Frees what one run of a lease holds on a node, if it still does.
@@ -270,6 +272,9 @@ impl Step<'_> {
         let Some(lease) = self.state.leases.get(&id) else {
             return;
         };
+        if lease.notice.is_some_and(|notice| notice.by < notice.otherwise) {
+            return self.end(id, Reason::OwnerReclaimed, self.waits_again(id));
+        }
         match lease.state {
             LeaseState::Waiting => self.drop_waiting(id, Reason::WaitedTooLong),
             LeaseState::Held | LeaseState::Preparing => self.end(id, Reason::PrepareTimeout, false),

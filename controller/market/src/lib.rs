@@ -31,6 +31,8 @@ mod order;
 mod pass;
 mod place;
 mod preempt;
+mod quota;
+mod reclaim;
 mod request;
 pub mod shares;
 pub mod state;

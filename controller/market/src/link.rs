@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use selion_api::agent::{MemberEvent, Report};
-use selion_api::lease::{LeaseState, Refusal};
-use selion_api::{Account, LeaseId, NodeId, NodeSpec, Reason};
+use selion_api::lease::{LeaseState, OnNodeLoss, Refusal};
+use selion_api::{LeaseId, NodeId, NodeSpec, Reason};
 
 use crate::effect::{Answer, Effect};
 use crate::fleet;
@@ -15,7 +15,7 @@ use crate::step::{Step, Wake};
 
 impl Step<'_> {
     /// A node changed, or is about to.
-    fn touch(&mut self, id: NodeId) {
+    pub(crate) fn touch(&mut self, id: NodeId) {
         self.touched.nodes.insert(id);
         self.state.finder.mark(id);
     }
@@ -31,6 +31,7 @@ impl Step<'_> {
             linked: false,
             since,
             paused: false,
+            reclaimed: BTreeMap::new(),
             last_seq: 0,
             blocked: None,
             held: BTreeMap::new(),
@@ -122,20 +123,6 @@ impl Step<'_> {
         }
         self.reblock(id);
         Answer::Done
-    }
-
-    /// The owner pauses or resumes a node.
-    pub(crate) fn set_paused(&mut self, provider: Account, id: NodeId, paused: bool) -> Answer {
-        match self.state.nodes.get_mut(&id) {
-            Some(node) if node.provider == Some(provider) => {
-                node.paused = paused;
-                self.touch(id);
-                self.reblock(id);
-                Answer::Done
-            }
-            Some(node) if node.provider.is_some() => self.refuse(Refusal::plain(Reason::NotYours)),
-            _ => self.refuse(Refusal::plain(Reason::UnknownNode)),
-        }
     }
 
     /// A node's statement about a member. A refused one changes nothing, but that one with the next
@@ -232,9 +219,17 @@ impl Step<'_> {
             }
             MemberEvent::Stopped { outputs } => {
                 member.outputs = *outputs;
+                // A place that takes nobody cannot be given to it again, only to be stopped again.
+                let node = self.state.nodes.get(&report.node);
+                let taken_back = node.is_some_and(|node| node.taken_back(report.gpu).is_some());
+                let again = taken_back && lease.request.on_node_loss == OnNodeLoss::Requeue;
                 self.gone(id, rank);
                 let time_was_up = state == LeaseState::Active && report.metered_ms >= duration_ms;
-                self.end(id, if time_was_up { Reason::Expired } else { Reason::OwnerReclaimed }, false);
+                if time_was_up {
+                    self.end(id, Reason::Expired, false);
+                } else {
+                    self.end(id, Reason::OwnerReclaimed, again);
+                }
             }
             MemberEvent::Failed { reason } => {
                 let reason = match reason {

@@ -1,4 +1,4 @@
-//! Whose turn it is: repair of broken gangs, then those within their guaranteed quota, then the least share in the
+//! Whose turn it is: repair of gangs that lost a place, then those within their guaranteed quota, then the least share in the
 //! tree of accounts, then the higher price, then age.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -192,12 +192,40 @@ impl Shares {
     /// True if a group above the account stays within its quota with so much more. A nested quota holds also while
     /// siblings have used up that of the group above.
     fn is_guaranteed(&self, stand: &Stand, more: &Bundle) -> bool {
+        self.deepest(stand, more).is_some()
+    }
+
+    /// The deepest such group.
+    fn deepest(&self, stand: &Stand, more: &Bundle) -> Option<usize> {
         let [total, ..] = self.totals;
         let [more, ..] = more;
-        stand.groups.iter().filter_map(|at| self.branches.get(*at)).any(|group| {
-            let [held, ..] = group.held;
-            let needs = held.saturating_add(*more).saturating_mul(1000);
-            group.quota_permille > 0 && needs <= total.saturating_mul(group.quota_permille.into())
+        let within = |at: &usize| {
+            self.branches.get(*at).is_some_and(|group| {
+                let [held, ..] = group.held;
+                let needs = held.saturating_add(*more).saturating_mul(1000);
+                group.quota_permille > 0 && needs <= total.saturating_mul(group.quota_permille.into())
+            })
+        };
+        stand.groups.iter().copied().rfind(within)
+    }
+
+    /// The deepest group of which a waiting lease stays within the quota.
+    pub(crate) fn guaranteed(&self, lease: &Lease) -> Option<usize> {
+        self.deepest(self.stands.get(&lease.request.renter)?, &lease.size)
+    }
+
+    /// True if `work` below a group is all of its quota or more, or it has none.
+    pub(crate) fn keeps_quota(&self, group: usize, work: u128) -> bool {
+        let [total, ..] = self.totals;
+        let quota_permille = self.branches.get(group).map_or(0, |group| group.quota_permille);
+        work.saturating_mul(1000) >= total.saturating_mul(quota_permille.into())
+    }
+
+    /// True if the first group is the second, or above it.
+    pub(crate) fn is_above(&self, group: usize, below: usize) -> bool {
+        let path = |at: usize| self.branches.get(at).map(|branch| branch.path.as_str());
+        path(group).zip(path(below)).is_some_and(|(group, below)| {
+            below.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         })
     }
 }
@@ -236,7 +264,7 @@ fn branches(state: &State, tree: &mut Tree<KINDS>) -> Vec<Branch> {
     branches
 }
 
-/// True if the lease waits because a node under it was lost.
-fn is_broken(lease: &Lease) -> bool {
-    lease.past.last().is_some_and(|(_, reason, _)| *reason == Reason::NodeLost)
+/// True if the lease waits because a place under it was lost: its node, or to its owner.
+pub(crate) fn is_broken(lease: &Lease) -> bool {
+    lease.past.last().is_some_and(|(_, reason, _)| matches!(reason, Reason::NodeLost | Reason::OwnerReclaimed))
 }

@@ -16,6 +16,7 @@ use crate::money;
 use crate::order::{Shares, Turn};
 use crate::place::{self, Placed, Room, World};
 use crate::preempt;
+use crate::quota;
 use crate::request::{cost, uncovered};
 use crate::state::{Held, Lease, Member, Progress, State};
 use crate::step::{Step, Wake};
@@ -65,6 +66,8 @@ struct Round {
     kept: BTreeMap<Vec<u8>, NoPlace>,
     /// The booking beside which `kept` was found.
     seen: Option<Booking>,
+    /// True once somebody was tried beside the booking for the sake of its quota.
+    claimed: bool,
     /// Whether anything waits for an agent to confirm a stop; looked up when first asked for.
     stops_pending: Option<bool>,
     placements: usize,
@@ -92,6 +95,7 @@ impl Step<'_> {
             endless: BTreeSet::new(),
             kept: BTreeMap::new(),
             seen: None,
+            claimed: false,
             stops_pending: None,
             placements: 0,
         };
@@ -307,14 +311,17 @@ impl Step<'_> {
     }
 
     /// Books the earliest known time for who finds no room now, if the booking is its own or it may take it. Before that
-    /// it stops leases of lower classes, if it then starts earlier; true if it did.
+    /// it stops leases of lower classes or beyond quotas, if it then starts earlier; true if it did. For that the first in
+    /// line within a quota may take the booking of one that is within none, for the moment that the others need to stop.
     fn book(&mut self, id: LeaseId, round: &mut Round) -> bool {
-        let Some(lease) = self.state.leases.get(&id).filter(|lease| booking::may_book(self.state, id, lease)) else {
+        let Some(lease) = self.state.leases.get(&id).filter(|_| self.state.policy.bookings) else {
             return false;
         };
-        if !self.state.policy.bookings {
+        let may_book = booking::may_book(self.state, id, lease);
+        if !may_book && (round.claimed || !quota::outranks_booking(self.state, &round.shares, lease)) {
             return false;
         }
+        round.claimed |= !may_book;
         let want = want(lease);
         if want.as_ref().is_some_and(|want| round.endless.contains(want)) {
             return false;
@@ -332,7 +339,7 @@ impl Step<'_> {
         if stops {
             round.stops_pending = Some(true);
             self.book_at(id, None);
-        } else if own.is_none() {
+        } else if own.is_none() && may_book {
             self.book_at(id, places.map(|places| (at, places)));
         }
         stops

@@ -299,6 +299,9 @@ impl<'a> World<'a> {
         if let Some(reason) = node.blocked {
             return Err(miss(Stage::Node, reason, 0, 0));
         }
+        if node.reclaimed.contains_key(&Some(gpu.gpu)) {
+            return Err(miss(Stage::Node, Reason::OwnerReclaimed, 0, 0));
+        }
         let terms = self.state.pool.as_ref().ok_or_else(|| miss(Stage::Node, Reason::NodeNotSchedulable, 0, 0))?;
         let class = gpu.class_of(&want.slice).ok_or_else(|| miss(Stage::Geometry, none, 1, 0))?;
         if !fleet::class_allowed(terms, gpu) {

@@ -1,22 +1,24 @@
-//! Who is stopped for a lease of a higher class: whole leases, as few as will do, and only where that helps.
+//! Who is stopped for a lease of a higher class, or for one of its own class within a guaranteed [`quota`]: whole leases,
+//! as few as will do, and only where that helps.
 //!
-//! Why this ends. A lease is stopped only for one of a strictly higher class, so no two leases ever stop each other, not
-//! even by way of others. The room that comes free is booked for the one it was freed for, and a booking goes only to
-//! who stands higher: what was stopped cannot take it back, however early or late its members are gone. So between two
-//! inputs from outside each stop moves running work from a class to a higher one: the numbers of running leases by
-//! class, highest first, only rise in the order of a dictionary, and leases are finitely many. What was stopped and
-//! runs again has its `min_run_ms` again.
+//! Why this ends, while no quotas count; with them, see there. A lease is stopped only for one of a strictly higher class,
+//! so no two leases ever stop each other, not even by way of others. The room that comes free is booked for the one it was
+//! freed for, and a booking goes only to who stands higher: what was stopped cannot take it back, however early or late
+//! its members are gone. So between two inputs from outside each stop moves running work from a class to a higher one: the
+//! numbers of running leases by class, highest first, only rise in the order of a dictionary, and leases are finitely
+//! many. What was stopped and runs again has its `min_run_ms` again.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
+use selion_api::lease::{LeaseState, Priority};
 use selion_api::{Amount, LeaseId, NodeId, Reason, TimeMs};
 
 use crate::effect::Effect;
 use crate::gang;
 use crate::money;
 use crate::place::{Placed, Room, World};
+use crate::quota::{self, Claim};
 use crate::request::cost;
 use crate::state::{Lease, State};
 use crate::step::Step;
@@ -43,9 +45,16 @@ fn lower(state: &State, class: Priority) -> impl Iterator<Item = (LeaseId, &Leas
     ids.filter_map(|id| Some((id, state.leases.get(&id)?)))
 }
 
-/// When the next lease of a lower class than `class` will have run long enough.
+/// What runs of this class.
+fn equal(state: &State, class: Priority) -> impl Iterator<Item = (LeaseId, &Lease)> {
+    let ids = state.running.get(&class).into_iter().flatten().map(|(_, id)| *id);
+    ids.filter_map(|id| Some((id, state.leases.get(&id)?)))
+}
+
+/// When the next lease of a lower class than `class` will have run long enough, or of this one where quotas count.
 pub(crate) fn next_open(state: &State, class: Priority) -> Option<TimeMs> {
-    let opens = lower(state, class).filter_map(|(_, lease)| open_from(state, lease));
+    let same = equal(state, class).filter(|_| quota::count_for(state, class));
+    let opens = lower(state, class).chain(same).filter_map(|(_, lease)| open_from(state, lease));
     opens.filter(|from| *from > state.now).min()
 }
 
@@ -66,12 +75,20 @@ pub(crate) fn victims(state: &State, id: LeaseId, lease: &Lease) -> Option<BTree
     let open = |other: &Lease| {
         other.state == LeaseState::Active && open_from(state, other).is_some_and(|from| from <= state.now)
     };
-    let others = lower(state, lease.request.priority).filter(|(_, other)| open(other));
+    let class = lease.request.priority;
+    let others = lower(state, class).filter(|(_, other)| open(other));
     let mut costs: Vec<_> = others.map(|(id, other)| loss(state, id, other)).collect();
+    costs.sort_unstable();
+    if let Some(mut claim) = Claim::of(state, lease) {
+        let same = equal(state, class).filter(|(_, other)| open(other));
+        let mut same: Vec<_> = same.map(|(id, other)| loss(state, id, other)).collect();
+        same.sort_unstable();
+        same.retain(|(.., id)| state.leases.get(id).is_some_and(|other| claim.take(*id, other)));
+        costs.extend(same);
+    }
     if costs.is_empty() {
         return None;
     }
-    costs.sort_unstable();
     let cheapest = |count: usize| -> BTreeSet<LeaseId> { costs.iter().take(count).map(|(.., id)| *id).collect() };
     let fits = |gone: &BTreeSet<LeaseId>| -> Option<Vec<Placed>> {
         let mut world = World::new(state, &lease.request, Some(id), Room::At(by));
@@ -119,29 +136,28 @@ fn beside(state: &State, places: &[Placed], gone: &BTreeSet<LeaseId>) -> BTreeSe
 }
 
 impl Step<'_> {
-    /// Stops leases of lower classes for `id`, which would start at `at` by waiting, if it then starts earlier. True if
+    /// Stops leases of lower classes, or beyond quotas, for `id`, which would start at `at` by waiting, if it then starts earlier. True if
     /// any was stopped.
     pub(crate) fn preempt(&mut self, id: LeaseId, at: TimeMs) -> bool {
         let Some(lease) = self.state.leases.get(&id) else {
             return false;
         };
-        if lease.request.priority == Priority::Interruptible || at <= self.at.plus(self.state.policy.ending_ms) {
+        if at <= self.at.plus(self.state.policy.ending_ms) {
             return false;
         }
+        let class = lease.request.priority;
         let Some(gone) = victims(self.state, id, lease) else {
             return false;
         };
         for one in gone {
-            let Some((attempt, again)) = self
-                .state
-                .leases
-                .get(&one)
-                .map(|lease| (lease.attempt, lease.request.on_node_loss == OnNodeLoss::Requeue))
+            let Some((attempt, other)) =
+                self.state.leases.get(&one).map(|lease| (lease.attempt, lease.request.priority))
             else {
                 continue;
             };
             self.emit(Effect::Preempted { lease: one, attempt, by: id });
-            self.end(one, Reason::Preempted, again);
+            let reason = if other < class { Reason::Preempted } else { Reason::QuotaReclaimed };
+            self.end(one, reason, self.waits_again(one));
         }
         true
     }

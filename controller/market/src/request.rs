@@ -96,6 +96,7 @@ impl Step<'_> {
             state: LeaseState::Waiting,
             since: self.at,
             deadline: Some(until),
+            notice: None,
             wait_until: until,
             reason: Some(Reason::Queued),
             nearest: None,

@@ -135,6 +135,8 @@ pub struct Node {
     pub since: TimeMs,
     /// Paused by its owner.
     pub paused: bool,
+    /// What its owner takes back, a GPU or (`None`) all of it: it takes nobody, and what is there is stopped then.
+    pub reclaimed: BTreeMap<Option<GpuId>, TimeMs>,
     /// Sequence number of its last report in the log.
     pub last_seq: u64,
     /// Why it takes no new lease; `None` if it is schedulable. A fold of the fields above and the pool's terms.
@@ -213,6 +215,8 @@ pub struct Lease {
     pub since: TimeMs,
     /// When this state ends by itself; `None` once ended.
     pub deadline: Option<TimeMs>,
+    /// While it runs where an owner takes a place of it back.
+    pub notice: Option<Notice>,
     /// When waiting ends; kept over attempts.
     pub wait_until: TimeMs,
     /// Why it waits, is ending, or ended.
@@ -233,6 +237,15 @@ pub struct Lease {
     pub requeue: bool,
     /// Runs that are over, the last one too once it ended: number, reason, amount billed.
     pub past: Vec<(u32, Reason, Amount)>,
+}
+
+/// An owner takes a place of a running lease back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Notice {
+    /// When.
+    pub by: TimeMs,
+    /// When the state of the lease would end by itself otherwise.
+    pub otherwise: TimeMs,
 }
 
 /// One member of a run.

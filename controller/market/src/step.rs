@@ -129,6 +129,7 @@ impl Step<'_> {
             Input::Request(asked) => self.request(asked),
             Input::Release { renter, lease } => self.release(*renter, *lease),
             Input::SetPaused { provider, node, paused } => self.set_paused(*provider, *node, *paused),
+            Input::Reclaim { provider, node, gpu, notice_ms } => self.reclaim(*provider, *node, *gpu, *notice_ms),
             Input::Linked { spec, .. } => self.linked(spec),
             Input::Lost { node, .. } => self.lost(*node),
             Input::Report(signed) => self.report(&signed.report),
@@ -147,11 +148,11 @@ impl Step<'_> {
         }
         self.state.tally.set_half_life(self.at, self.state.policy.half_life_ms, policy.half_life_ms);
         self.state.policy = policy.clone();
-        let pending: Vec<(TimeMs, LeaseId, u64)> = self
+        let pending: Vec<(LeaseId, u64)> = self
             .state
             .deadlines
             .iter()
-            .filter_map(|(due, id)| {
+            .filter_map(|(_, id)| {
                 let lasts_ms = match self.state.leases.get(id)?.state {
                     LeaseState::Held => policy.hold_ms,
                     LeaseState::Preparing => policy.prepare_ms,
@@ -159,16 +160,11 @@ impl Step<'_> {
                     LeaseState::Ending => policy.ending_ms,
                     LeaseState::Waiting | LeaseState::Active | LeaseState::Ended => return None,
                 };
-                Some((*due, *id, lasts_ms))
+                Some((*id, lasts_ms))
             })
             .collect();
-        for (due, id, lasts_ms) in pending {
-            let ends = self.at.plus(lasts_ms);
-            self.state.deadlines.remove(&(due, id));
-            self.state.deadlines.insert((ends, id));
-            if let Some(lease) = self.state.leases.get_mut(&id) {
-                lease.deadline = Some(ends);
-            }
+        for (id, lasts_ms) in pending {
+            self.state.set_deadline(id, Some(self.at.plus(lasts_ms)));
             self.touched.leases.insert(id);
         }
         self.state.running.clear();
@@ -182,7 +178,7 @@ impl Step<'_> {
     }
 
     /// What is due by now happens, in order of time and id.
-    fn fire_deadlines(&mut self) {
+    pub(crate) fn fire_deadlines(&mut self) {
         for _ in 0..MAX_DEADLINES {
             match self.state.deadlines.first().copied() {
                 Some((due, id)) if due <= self.at => {

@@ -171,6 +171,15 @@ impl State {
     }
 }
 
+/// Everything that is held: by which lease, what, and its GPU work.
+pub(crate) fn works(state: &State) -> impl Iterator<Item = (LeaseId, &Held, u128)> {
+    let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
+    held.map(|(node, (lease, _), held)| {
+        let [work, ..] = piece_of(node, held);
+        (*lease, held, work)
+    })
+}
+
 fn of_renters(node: &Node, only: Option<Account>) -> BTreeMap<Account, Bundle> {
     let mut sums = BTreeMap::new();
     for held in node.held.values().filter(|held| only.is_none_or(|only| held.renter == only)) {

@@ -9,7 +9,7 @@ use selion_api::agent::MAX_MESSAGE;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::LogLine;
-use selion_api::{Account, LeaseId};
+use selion_api::{Account, LeaseId, NodeId};
 use selion_market::{Effect, State};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -123,6 +123,12 @@ impl Hub {
     #[must_use]
     pub fn live(&self) -> Live {
         self.inner.counts.live(self.inner.registry.len())
+    }
+
+    /// True if the node has a link to this process.
+    #[must_use]
+    pub fn is_linked(&self, node: NodeId) -> bool {
+        self.inner.registry.link(node).is_some()
     }
 
     /// How many messages were not taken for this cause.

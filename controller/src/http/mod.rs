@@ -111,6 +111,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::pause))
         .routes(routes!(nodes::resume))
+        .routes(routes!(nodes::reclaim))
         .routes(routes!(log::newest_head))
         .routes(routes!(log::entries))
 }

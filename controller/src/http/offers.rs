@@ -56,6 +56,8 @@ pub(super) fn after<'s>(state: &'s State, after: Option<&'s Place>) -> impl Iter
 fn of_node(state: &State, node: NodeId, spec: &NodeSpec) -> Vec<Offer> {
     let terms = state.pool.as_ref();
     let allowed = spec.gpus.iter().filter(|gpu| terms.is_some_and(|terms| fleet::class_allowed(terms, gpu)));
+    let known = state.nodes.get(&node);
+    let allowed = allowed.filter(|gpu| known.is_some_and(|node| node.taken_back(gpu.gpu).is_none()));
     let mut offers: Vec<Offer> = allowed.flat_map(|gpu| of_gpu(state, node, spec, gpu)).collect();
     offers.sort_by_key(Place::of);
     offers

@@ -424,6 +424,7 @@ fn refused(reason: Reason) -> Face {
             "set wait_ms to wait, or a duration_ms that ends before the booked time in `nearest.have`",
             true,
         ),
+        R::QuotaReclaimed => (S::CONFLICT, "ask again with on_node_loss requeue, or in the class firm", true),
         R::Preempted => (S::CONFLICT, "ask again, in a higher class or with on_node_loss requeue", true),
         R::StaleFence => (S::SERVICE_UNAVAILABLE, "another controller took over; send it there", true),
         R::UnknownVersion => (S::CONFLICT, "use the client release of this pool", false),

@@ -36,7 +36,8 @@ impl Entry<'_> {
             return Ok(());
         };
         // His present run is counted already.
-        let below = (other.request.priority, other.attempt > 0) < (lease.request.priority, lease.attempt > 1);
+        let broken = lease.attempt > 1 && lease.is_broken();
+        let below = (other.request.priority, other.is_broken()) < (lease.request.priority, broken);
         let late = !below && book.fits_at(booked, at, None) == Some(false);
         // It may be no fault of his: a node was lost, or a stop is overdue.
         if late && book.fits_at(booked, at, Some((id, lease.attempt))) != Some(false) {
@@ -54,7 +55,8 @@ impl Checker {
         let lease = self.leases.get(&id)?;
         let ends = |lease: &Lease| lease.free_by(&self.policy).is_some_and(|end| end <= at);
         let gone = self.leases.iter().filter(|(_, lease)| ends(lease)).map(|(id, lease)| (*id, lease.attempt));
-        let gone: Runs = gone.chain(beside).collect();
+        let back = TimeMs(at.0.saturating_sub(self.policy.ending_ms));
+        let gone: Runs = gone.chain(self.fleet.due_back(back)).chain(beside).collect();
         let wants = lease.request.members.get(..usize::from(lease.request.min_members))?;
         if lease.request.within != Within::Pool {
             return None;

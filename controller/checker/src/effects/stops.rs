@@ -1,7 +1,7 @@
 //! What must hold of a lease that is stopped for another.
 
 use selion_api::LeaseId;
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Priority};
 
 use super::Entry;
 use crate::finding::{Rule, holds, within};
@@ -12,6 +12,14 @@ impl Entry<'_> {
         let (now, least_ms) = (self.book.now, self.book.policy.min_run_ms);
         let taker = self.book.leases.get(&by).filter(|taker| taker.state == LeaseState::Waiting);
         let class = taker.map(|taker| taker.request.priority);
+        // For a lease of the same class quotas decide, beside those who were stopped for it already.
+        let own = self.book.leases.get(&id).map(|lease| lease.request.priority);
+        let mut gives_way = false;
+        if own == class && class < Some(Priority::Firm) {
+            let before = self.stops.iter().filter(|(_, whom, _)| *whom == by).map(|(other, ..)| *other);
+            gives_way = self.book.may_give_way(id, by, &before.collect());
+            self.tell(Some(id), holds(Rule::Quota, gives_way));
+        }
         let Some(lease) = self.book.leases.get_mut(&id) else {
             return self.tell(Some(id), holds(Rule::Lease, false));
         };
@@ -20,7 +28,7 @@ impl Entry<'_> {
         let ran_ms = lease.active_since.map_or(0, |since| now.since(since));
         lease.stopped_for = Some(by);
         self.stops.push((id, by, self.at));
-        self.tell(Some(id), holds(Rule::Preempt, runs && lower));
+        self.tell(Some(id), holds(Rule::Preempt, runs && (lower || gives_way)));
         self.tell(Some(id), within(Rule::Preempt, least_ms, ran_ms));
     }
 

@@ -19,6 +19,8 @@ mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]
 #[path = "../../../market/tests/market/pool.rs"]
 mod pool;
+mod quotas;
 mod random;
+mod reclaims;
 mod tape;
 mod turns;

@@ -8,17 +8,32 @@ use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
 use selion_api::{Amount, LeaseId, LeaseRequest, SliceWant, TimeMs};
 use selion_market::{Effect, Input, Policy};
 
-use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, group, mig, node_id, provider, renter, seat, share, spec};
+use crate::pool::{
+    DELEGATE, HOUR, Pool, TOKEN, a100, ask, gpu_id, group, mig, node_id, provider, renter, seat, share, spec,
+};
 use crate::tape::Tape;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Ask { who: u8, want: usize, members: usize, class: u8, requeue: bool, within: Within, needs: u16 },
+    Ask {
+        who: u8,
+        want: usize,
+        members: usize,
+        class: u8,
+        requeue: bool,
+        within: Within,
+        needs: u16,
+    },
     Release(usize),
-    Step { lease: usize, meter_ms: u64 },
+    Step {
+        lease: usize,
+        meter_ms: u64,
+    },
     Lost(u8),
     Link(u8),
     Pause(u8, bool),
+    /// The node, or its only GPU.
+    Reclaim(u8, bool, u64),
     Pass(u64),
     Fund(u8, u64),
     Thaw(u8, u64),
@@ -41,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_u8..4).prop_map(Op::Lost),
         2 => (1_u8..4).prop_map(Op::Link),
         1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
+        1 => (1_u8..4, any::<bool>(), prop_oneof![Just(0), 0..HOUR]).prop_map(|(node, all, ms)| Op::Reclaim(node, all, ms)),
         4 => prop_oneof![0..20_000_u64, 0..HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
         1 => (1_u8..5, 0..5 * TOKEN).prop_map(|(who, sum)| Op::Fund(who, sum)),
         1 => (1_u8..5, 0..5 * TOKEN).prop_map(|(who, sum)| Op::Thaw(who, sum)),
@@ -129,6 +145,10 @@ fn apply(pool: &mut Pool, op: Op) {
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });
         }
+        Op::Reclaim(node, all, notice_ms) => {
+            let gpu = (!all).then(|| gpu_id(node, 0));
+            pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms });
+        }
         Op::Pass(ms) => pool.pass_ms(ms),
         Op::Fund(who, sum) => pool.fund(renter(who), sum),
         Op::Thaw(who, sum) => {
@@ -172,6 +192,7 @@ fn twist(effect: &Effect, how: u8) -> Option<Effect> {
         Effect::Moneyed(transfer) => transfer.amount.0 += 1,
         Effect::VoucherDue(due) => due.cumulative.0 += 1,
         Effect::Freed { member, .. } => *member += 1,
+        Effect::Reclaimed { by, .. } => *by = Some(TimeMs(by.map_or(0, |by| by.0 + 1))),
         _ => return None,
     }
     Some(effect)

@@ -40,11 +40,12 @@ fn contest(weights: Vec<(Account, u32)>, first: u8, second: u8) -> (Pool, [Lease
     (pool, wait)
 }
 
-/// In the entry that grants `from`, the same is granted to `to` instead.
+/// In the last entry that grants `from`, the same is granted to `to` instead.
 pub fn swap(pool: &Pool, from: LeaseId, to: LeaseId) -> (Tape, usize) {
     let mut tape = Tape::of(pool);
     assert_eq!(tape.findings(), []);
-    let (entry, _) = tape.find(moves(from, LeaseState::Held));
+    let grants = moves(from, LeaseState::Held);
+    let entry = tape.0.iter().rposition(|leaf| leaf.effects.iter().any(&grants)).unwrap();
     let [payer, other] = [from, to].map(|id| pool.get(id).request.renter);
     for effect in &mut tape.0[entry].effects {
         match effect {

@@ -142,6 +142,7 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
         ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true }),
         ("linked", Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 5 }),
         ("lost", Input::Lost { node: NODE, last_seq: 5 }),
+        ("reclaim", Input::Reclaim { provider: PROVIDER, node: NODE, gpu: Some(GPU), notice_ms: 600_000 }),
     ];
     let mut lines: Vec<(String, Vec<u8>)> =
         named.iter().map(|(name, input)| ((*name).into(), canonical(input))).collect();
@@ -201,6 +202,7 @@ fn effects() -> Vec<(String, Vec<u8>)> {
         ("node_changed".into(), node),
         ("refused".into(), Effect::Refused(refusal)),
         ("booked".into(), Effect::Booked { lease: LEASE, at: Some(TimeMs(78)) }),
+        ("reclaimed".into(), Effect::Reclaimed { node: NODE, gpu: Some(GPU), by: Some(TimeMs(79)) }),
         ("preempted".into(), Effect::Preempted { lease: LEASE, attempt: 1, by: LeaseId { seq: 13, index: 0 } }),
     ];
     for (at, slot) in slots().into_iter().enumerate() {

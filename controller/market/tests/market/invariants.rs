@@ -26,6 +26,7 @@ pub fn check(state: &State) {
         assert_eq!(state.waiting.contains(id), lease.state == LeaseState::Waiting);
     }
     running_is_what_holds_slots(state);
+    notices_are_those_of_the_places(state);
     if let Some(booking) = &state.booking {
         let holder = &state.leases[&booking.lease];
         assert_eq!(holder.state, LeaseState::Waiting, "only who waits is booked");
@@ -151,6 +152,25 @@ fn bill_is_bounded(state: &State, lease: &Lease) {
         let interval = lease.active_since.map_or(0, |since| state.now.since(since));
         assert!(member.billable_ms <= interval && member.billable_ms <= lease.request.duration_ms);
         assert!(member.vouched <= member.rate.bill(member.billable_ms), "no voucher above the bill");
+    }
+}
+
+/// A running lease is under the earliest notice of its places, and ends no later; what runs nowhere is under none.
+fn notices_are_those_of_the_places(state: &State) {
+    use LeaseState::{Active, Held, Preparing, Starting};
+    for (id, lease) in &state.leases {
+        let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
+        let present = held.filter(|(_, (lease_id, _), held)| lease_id == id && held.attempt == lease.attempt);
+        let by = present.filter_map(|(node, _, held)| {
+            let what = node.reclaimed.iter().filter(|(gpu, _)| gpu.is_none_or(|gpu| gpu == held.gpu));
+            what.map(|(_, by)| *by).min()
+        });
+        let runs = matches!(lease.state, Held | Preparing | Starting | Active);
+        let by = by.min().filter(|_| runs);
+        assert_eq!(lease.notice.map(|notice| notice.by), by, "{lease:?}");
+        if let Some(notice) = lease.notice {
+            assert_eq!(lease.deadline, Some(notice.by.min(notice.otherwise)));
+        }
     }
 }
 

@@ -25,5 +25,7 @@ mod placing;
 mod pool;
 mod preemption;
 mod properties;
+mod quota;
 mod quote;
+mod reclaim;
 mod waiting;

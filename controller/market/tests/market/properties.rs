@@ -47,6 +47,8 @@ enum Op {
     Lost(u8),
     Link(u8),
     Pause(u8, bool),
+    /// The node, or its first GPU.
+    Reclaim(u8, bool, u64),
     Pass(u64),
     Chain(ChainEvent),
     /// With one of the policies.
@@ -120,6 +122,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_u8..4).prop_map(Op::Lost),
         2 => (1_u8..4).prop_map(Op::Link),
         1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
+        1 => (1_u8..4, any::<bool>(), prop_oneof![Just(0), 0..2 * HOUR]).prop_map(|(node, all, ms)| Op::Reclaim(node, all, ms)),
         4 => prop_oneof![0_u64..20_000, 0..2 * HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
         2 => chain().prop_map(Op::Chain),
         2 => (0_u8..3).prop_map(Op::Reopen),
@@ -239,6 +242,10 @@ fn apply(pool: &mut Pool, op: Op) {
         }
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });
+        }
+        Op::Reclaim(node, all, notice_ms) => {
+            let gpu = (!all).then(|| gpu_id(node, 0));
+            pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms });
         }
         Op::Pass(ms) => pool.pass_ms(ms),
         Op::Chain(event) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use selion_api::agent::{Assignment, Desired, Head, MemberEvent, Phase, ToAgent};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss, Priority};
-use selion_api::{Account, Address, Amount, Hash32, LeaseId, MemberWant, Reason, SliceWant, TimeMs};
+use selion_api::{Account, Address, Amount, Hash32, LeaseId, MemberWant, NodeSpec, Reason, SliceWant, TimeMs};
 use selion_contracts::Signer;
 use selion_market::{Answer, Effect, Input, Policy, RequestLease};
 use tokio_util::sync::CancellationToken;
@@ -160,9 +160,8 @@ async fn tell(agent: &mut Agent, key: &Key, seq: u64, to: &Assignment, event: Me
     agent.send(&signed(key, said)).await;
 }
 
-#[tokio::test]
-async fn a_lease_runs_over_the_link_and_ends_within_three_seconds_of_its_agents_death() {
-    let real = Real::start().await;
+/// An agent with a lease whose command runs.
+async fn running(real: &Real) -> (Agent, LeaseId, Assignment) {
     let mut agent = Agent::connect(&real.url).await;
     let mut hello = agent.hello(spec(real.key.node()));
     hello.fence.term = 1;
@@ -177,6 +176,13 @@ async fn a_lease_runs_over_the_link_and_ends_within_three_seconds_of_its_agents_
     let one = assigned(&mut agent, Phase::Start).await;
     tell(&mut agent, &real.key, 3, &one, MemberEvent::Running).await;
     while !matches!(agent.next().await, Some(ToAgent::Ack { seq: 3 })) {}
+    (agent, lease, one)
+}
+
+#[tokio::test]
+async fn a_lease_runs_over_the_link_and_ends_within_three_seconds_of_its_agents_death() {
+    let real = Real::start().await;
+    let (agent, lease, _) = running(&real).await;
     assert_eq!(real.state_of(lease), LeaseState::Active, "acknowledged after the commit");
 
     let mut batches = real.log.subscribe();
@@ -194,6 +200,29 @@ async fn a_lease_runs_over_the_link_and_ends_within_three_seconds_of_its_agents_
     }
     assert!(died.elapsed() < Duration::from_secs(3), "{:?}", died.elapsed());
     assert_eq!(real.hub.live().lost, 1);
+}
+
+#[tokio::test]
+async fn an_agent_is_told_to_stop_when_its_owners_notice_is_over_and_not_before() {
+    let real = Real::start().await;
+    let (mut agent, lease, one) = running(&real).await;
+    let NodeSpec { node, provider, .. } = spec(real.key.node());
+    let asked = Instant::now();
+    real.log.submit(Input::Reclaim { provider, node, gpu: Some(one.gpu), notice_ms: 300 }, None).await.unwrap();
+    assert_eq!(real.state_of(lease), LeaseState::Active);
+    loop {
+        match agent.next().await {
+            Some(ToAgent::Desired(desired)) if desired.assignments.is_empty() => break,
+            Some(_) => {}
+            None => panic!("the link closed"),
+        }
+    }
+    assert!(asked.elapsed() >= Duration::from_millis(299), "{:?}", asked.elapsed());
+    assert_eq!(real.state_of(lease), LeaseState::Ending);
+    tell(&mut agent, &real.key, 4, &one, MemberEvent::Stopped { outputs: None }).await;
+    while !matches!(agent.next().await, Some(ToAgent::Ack { seq: 4 })) {}
+    let reason = real.log.read(|state| state.leases[&lease].reason);
+    assert_eq!((real.state_of(lease), reason), (LeaseState::Ended, Some(Reason::OwnerReclaimed)));
 }
 
 #[tokio::test]

@@ -109,6 +109,7 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
         linked: false,
         since: TimeMs(0),
         paused: false,
+        reclaimed: std::collections::BTreeMap::new(),
         last_seq: 0,
         held: std::collections::BTreeMap::new(),
     };
@@ -164,6 +165,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         state: LeaseState::Held,
         since: TimeMs(0),
         deadline: Some(TimeMs(10_000)),
+        notice: None,
         wait_until: TimeMs(0),
         reason: None,
         nearest: None,

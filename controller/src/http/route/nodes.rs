@@ -1,15 +1,15 @@
-//! Nodes: what they are, and their owners' pause.
+//! Nodes: what they are, and how their owners pause them and take them back.
 
 use axum::Json as Answer;
 use axum::extract::State;
 use selion_api::NodeId;
-use selion_api::rest::{NodePage, NodeView};
+use selion_api::rest::{NodePage, NodeView, Reclaim};
 use selion_market::{Answer as Told, Input};
 
 use crate::App;
 use crate::http::Problem;
 use crate::http::caller::{Caller, Renter};
-use crate::http::input::{Path, Query};
+use crate::http::input::{Json, Path, Query};
 use crate::http::page::Page;
 use crate::store::rows;
 
@@ -61,7 +61,7 @@ pub(in crate::http) async fn pause(
     set_paused(&app, renter, id, true).await
 }
 
-/// The owner takes the pause back.
+/// The owner resumes his node: the pause is over, and he wants nothing back any more.
 #[utoipa::path(post, path = "/v1/nodes/{id}/resume", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
     responses((status = 200, description = "The node, open for leases again", body = NodeView)))]
@@ -73,12 +73,38 @@ pub(in crate::http) async fn resume(
     set_paused(&app, renter, id, false).await
 }
 
-async fn set_paused(app: &App, renter: Renter, node: NodeId, paused: bool) -> Result<Answer<NodeView>, Problem> {
-    let view = read(app, node).await?;
-    if view.provider != renter.account {
-        return Err(Problem::NotYours("node", node.to_string()));
+/// The owner takes his node back, or one GPU of it, with notice.
+///
+/// It takes no new leases. What still runs there after the notice is stopped, its whole gang with it, and paid for.
+/// Resuming undoes it. Asked again, the earlier time holds.
+#[utoipa::path(post, path = "/v1/nodes/{id}/reclaim", tag = "nodes", security(("bearer" = [])),
+    params(("id" = NodeId, Path, description = "Id of the node")), request_body = Reclaim,
+    responses((status = 200, description = "The node, with what is taken back", body = NodeView)))]
+pub(in crate::http) async fn reclaim(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<NodeId>,
+    Json(Reclaim { gpu, notice_ms }): Json<Reclaim>,
+) -> Result<Answer<NodeView>, Problem> {
+    let view = own(&app, &renter, id).await?;
+    if let Some(gpu) = gpu.filter(|gpu| view.gpus.iter().all(|known| known.spec.gpu != *gpu)) {
+        return Err(Problem::NotFound("gpu", gpu.to_string()));
     }
-    let step = app.log.submit(Input::SetPaused { provider: renter.account, node, paused }, None).await?;
+    submit(&app, id, Input::Reclaim { provider: renter.account, node: id, gpu, notice_ms }).await
+}
+
+async fn set_paused(app: &App, renter: Renter, node: NodeId, paused: bool) -> Result<Answer<NodeView>, Problem> {
+    own(app, &renter, node).await?;
+    submit(app, node, Input::SetPaused { provider: renter.account, node, paused }).await
+}
+
+async fn own(app: &App, renter: &Renter, node: NodeId) -> Result<NodeView, Problem> {
+    let view = read(app, node).await?;
+    if view.provider == renter.account { Ok(view) } else { Err(Problem::NotYours("node", node.to_string())) }
+}
+
+async fn submit(app: &App, node: NodeId, input: Input) -> Result<Answer<NodeView>, Problem> {
+    let step = app.log.submit(input, None).await?;
     if let Told::Refused(refusal) = step.answer() {
         return Err(Problem::Refused(refusal.clone()));
     }

@@ -105,8 +105,8 @@ async fn another_renters_lease_node_dataset_and_key_are_out_of_reach() {
     }
     let released = pool.post(&bob, &format!("/v1/leases/{lease}/release"), &[], &json!(null)).await;
     assert_eq!(released.fault(), (403, "not_yours".to_owned()));
-    for verb in ["pause", "resume"] {
-        let reply = pool.post(&bob, &format!("/v1/nodes/{NODE}/{verb}"), &[], &json!(null)).await;
+    for (verb, body) in [("pause", json!(null)), ("resume", json!(null)), ("reclaim", json!({}))] {
+        let reply = pool.post(&bob, &format!("/v1/nodes/{NODE}/{verb}"), &[], &body).await;
         assert_eq!(reply.fault(), (403, "not_yours".to_owned()), "{verb}");
     }
     assert_eq!(pool.get(&bob, "/v1/leases").await.json()["leases"], json!([]));
@@ -125,6 +125,35 @@ async fn the_owner_pauses_and_resumes_his_node() {
     let offers = pool.get(&owner, "/v1/offers?slice=whole&max_rate=1000000").await.json();
     assert_eq!(offers["offers"][0]["available"], json!(1));
     assert_eq!(pool.get(&owner, "/v1/offers?max_rate=999999").await.json()["offers"], json!([]));
+}
+
+#[tokio::test]
+async fn the_owner_takes_a_gpu_back_and_what_is_there_is_stopped_until_he_resumes() {
+    let (_dir, pool) = pool().await;
+    let (owner, alice) = (pool.token(Caller::Renter(OWNER)), pool.alice());
+    let node = format!("/v1/nodes/{NODE}");
+    let (path, resume) = (&format!("{node}/reclaim"), &format!("{node}/resume"));
+    let (pool, owner) = (&pool, &owner);
+    let reclaim = |body: Value| async move { pool.post(owner, path, &[], &body).await };
+    let other = reclaim(json!({ "gpu": "GPU-99999999-0000-0000-0000-000000000000" })).await;
+    assert_eq!(other.fault().0, 404);
+    assert_eq!(reclaim(json!({ "minutes": 5 })).await.fault().0, 422);
+    let gpu = pool.get(owner, &node).await.json()["gpus"][0]["spec"]["gpu"].clone();
+    let told = reclaim(json!({ "gpu": gpu, "notice_ms": 3_600_000 })).await.json();
+    assert_eq!((&told["reclaimed"][0]["gpu"], &told["schedulable"]), (&gpu, &json!(true)));
+    assert_eq!(told["reclaimed"][0]["by_ms"], json!(NOW.0 + 3_600_000));
+    let offers = || async move { pool.get(owner, "/v1/offers").await.json()["offers"].as_array().unwrap().len() };
+    assert_eq!(offers().await, 0);
+    let resume = || async move { pool.post(owner, resume, &[], &json!(null)).await.json() };
+    let resumed = resume().await;
+    assert_eq!((&resumed["reclaimed"], &resumed["schedulable"]), (&json!([]), &json!(true)));
+    assert!(offers().await > 0);
+    let lease = id(&pool.lease(&alice, "k").await);
+    let told = reclaim(json!({})).await.json();
+    assert_eq!((&told["reason"], &told["schedulable"]), (&json!("owner_reclaimed"), &json!(false)));
+    let stopped = pool.get(&alice, &format!("/v1/leases/{lease}")).await.json();
+    assert_eq!((&stopped["state"], &stopped["reason"]), (&json!("ending"), &json!("owner_reclaimed")));
+    assert_eq!(resume().await["reclaimed"], json!([]));
 }
 
 async fn new_key(pool: &Pool, nonce: &Value, signature: Signature) -> Reply {
