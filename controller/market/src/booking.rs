@@ -19,7 +19,7 @@ use crate::place::{Placed, Room, World};
 use crate::state::{Held, Lease, State};
 
 /// The end of what nobody knows the end of.
-const NEVER: TimeMs = TimeMs(u64::MAX);
+pub(crate) const NEVER: TimeMs = TimeMs(u64::MAX);
 
 /// Room kept for one waiting lease.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]

@@ -25,4 +25,5 @@ mod pool;
 mod preemption;
 mod properties;
 mod quote;
+mod score;
 mod waiting;

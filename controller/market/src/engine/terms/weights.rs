@@ -1,5 +1,7 @@
 //! Every weight of the objective, by name. All of them are integers; milli is a thousandth of a GPU.
 
+use super::grain::MILLI;
+
 /// How far ahead the slot price looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Horizon {
@@ -50,6 +52,17 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// What a node gains, in grains: `lost` milli less expected to stay unused, summed over the futures; `frag` less
+    /// fragmentation, in 2^-16 milli; and `open` milli left on it after the placement.
+    #[must_use]
+    pub fn gain(&self, lost: i64, frag: i64, open: u32) -> i64 {
+        // A sixteenth of the weight and one of the futures' sum: 2^-8 of a milli.
+        let fill = lost.saturating_mul(self.fill.into()).saturating_mul(MILLI >> 8);
+        let frag = frag.saturating_mul(self.frag.into()); // 2^-16 of a milli and a sixteenth: a grain
+        let pack = i64::from(open).saturating_mul(self.pack.into()).saturating_mul(MILLI) / 1000;
+        fill.saturating_add(frag).saturating_sub(pack)
+    }
+
     /// For work that departs: half fill-out and half gradient, some packing, steady prices, lease ends.
     pub const MARKET: Self = Self {
         fill: 8,
