@@ -15,6 +15,7 @@ use crate::engine::terms::prices::Prices;
 use crate::engine::terms::sums::Sums;
 use crate::engine::terms::{Horizon, Mix, Tick, Weights};
 use crate::engine::view::{Shape, WHOLE, Want};
+use crate::geometry::Use;
 use crate::place::Placed;
 use crate::scoring::{Scoring, left_of};
 use crate::state::State;
@@ -183,13 +184,16 @@ impl State {
             let Some(spec) = &node.spec else {
                 continue;
             };
-            let mut idle = [0_u32; MODELS + 1];
+            let (mut idle, mut last) = ([0_u32; MODELS + 1], ("", 0));
             for gpu in &spec.gpus {
-                let model = usize::from(self.learned.model(&gpu.model));
+                if gpu.model != last.0 {
+                    last = (&gpu.model, usize::from(self.learned.model(&gpu.model)));
+                }
+                let model = last.1;
                 if let Some(capacity) = sums.capacity.get_mut(model) {
                     *capacity = capacity.saturating_add(WHOLE.into());
                 }
-                let free = left_of(gpu, &crate::fleet::use_of(node, gpu)) == WHOLE;
+                let free = left_of(gpu, &Use::Idle) == WHOLE && node.held.values().all(|held| held.gpu != gpu.gpu);
                 if let Some(idle) = idle.get_mut(model).filter(|_| free) {
                     *idle = idle.saturating_add(1);
                 }
