@@ -1,5 +1,5 @@
-//! Where a single member fits best, without looking at every node: the engine's index over the market's own nodes.
-//! What it finds is what [`World::scan`] finds; it is kept beside the state, never written, and made anew at any time.
+//! Where members fit best, without looking at every node: the engine's index over the market's own nodes. The nodes
+//! that it names are those of [`World::scan`]'s best choices; it is kept beside the state, never written, and made anew at any time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
