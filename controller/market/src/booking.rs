@@ -21,7 +21,7 @@ use crate::request::cost;
 use crate::state::{Held, Lease, State};
 
 /// The end of what nobody knows the end of.
-const NEVER: TimeMs = TimeMs(u64::MAX);
+pub(crate) const NEVER: TimeMs = TimeMs(u64::MAX);
 
 /// Room kept for one waiting lease.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]

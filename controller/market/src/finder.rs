@@ -1,24 +1,30 @@
-//! Where a single member fits best, without looking at every node: the engine's index over the market's own nodes.
-//! What it finds is what [`World::scan`] finds; it is kept beside the state, never written, and made anew at any time.
+//! Where members fit best, without looking at every node: the engine's index over the market's own nodes. The nodes
+//! that it names are those of [`World::scan`]'s best choices; it is kept beside the state, never written, and made anew at any time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 
-use selion_api::{LeaseId, LeaseRequest, MemberWant, NodeId, Rate};
+use selion_api::{LeaseId, LeaseRequest, MemberWant, NodeId, TimeMs};
 
-use crate::engine::index::{Entry, Index, Judge, Ways};
-use crate::place::{Room, Score, World};
+use crate::busy::Busy;
+use crate::engine::index::Index;
+use crate::engine::terms::fill::Fill;
+use crate::money;
+use crate::place::{Room, World};
 use crate::state::State;
+use crate::ways::{Book, Looking};
 
 /// Most different wants that are kept.
 const WANTS: usize = 1024;
 /// Most of them with their order at hand.
 const CLASSES: usize = 256;
-/// Most different asks for one want: each is a group, and their order has to fit above the keys of an [`Entry`].
-const RATES: usize = 2000;
-/// Binary digits of a key.
-const KEY_BITS: u32 = 20;
+/// What is scored below this was named already: no score of a node is as low, none is higher that was charged `i32::MAX`.
+const GONE: i32 = i32::MIN + (1 << 24);
+/// Values of nodes that are remembered.
+const REMEMBERED: usize = 1 << 14;
+/// More choices than members and booked nodes that are looked for at once: those that a gang's search varies.
+const SPARE: usize = 3;
 
 /// The index, for the rooms that are asked for all the time. Equal to any other and empty when copied: it holds
 /// nothing that the state does not.
@@ -30,6 +36,9 @@ pub struct Finder {
     wants: BTreeMap<Vec<u8>, u32>,
     now: List,
     ever: List,
+    /// Known ends by rank, where they were asked for.
+    busy: Vec<Option<Busy>>,
+    desk: Option<Fill>,
 }
 
 /// One room.
@@ -38,94 +47,49 @@ struct List {
     index: Option<Index>,
     books: BTreeMap<u32, Book>,
     /// What was found since a node last changed.
-    found: BTreeMap<u32, Found>,
+    found: BTreeMap<u32, Nodes>,
 }
 
 /// Where a want fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// The node with its best place; `None` if it fits nowhere.
-    pub node: Option<NodeId>,
-    /// On how many GPUs it fits.
-    pub gpus: usize,
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Nodes {
+    /// The nodes with its best places, best first; none if it fits nowhere.
+    best: Vec<NodeId>,
+    /// True if these are all.
+    all: bool,
+    /// For which end it was looked, and by which mean life: the charge depends on them.
+    times: Times,
 }
 
-/// What is noted for one class beside the index.
-#[derive(Default)]
-struct Book {
-    /// Asks by group.
-    rates: Vec<Rate>,
-    /// By group: how many asks are lower, above the bits of a key.
-    offsets: Vec<i32>,
-    /// By rank: on how many GPUs it fits.
-    gpus: Vec<u8>,
-    sum: usize,
-    /// A score did not fit into a key: this want is looked for everywhere.
-    beyond: bool,
-}
+type Times = ((TimeMs, TimeMs), u64);
 
-impl Book {
-    fn group(&mut self, rate: Rate) -> Option<u16> {
-        if let Some(at) = self.rates.iter().position(|known| *known == rate) {
-            return u16::try_from(at).ok();
-        }
-        if self.rates.len() >= RATES {
-            return None;
-        }
-        self.rates.push(rate);
-        let lower = |rate: &Rate| self.rates.iter().filter(|other| *other < rate).count();
-        self.offsets =
-            self.rates.iter().map(|rate| i32::try_from(lower(rate) << KEY_BITS).unwrap_or(i32::MAX)).collect();
-        u16::try_from(self.rates.len() - 1).ok()
-    }
-
-    fn entry(&mut self, score: &Score) -> Option<Entry> {
-        let worth = u64::from(score.frag) * 1001 + u64::from(score.left.min(1000));
-        let top = *crate::engine::index::KEYS.end();
-        let key = i32::try_from(worth).ok().filter(|worth| worth >> KEY_BITS == 0)?;
-        Some(Entry { group: self.group(score.rate)?, key: top - key, note: 0 })
-    }
-
-    fn count(&mut self, rank: u32, gpus: u8) {
-        let at = rank as usize;
-        if self.gpus.len() <= at {
-            self.gpus.resize(at + 1, 0);
-        }
-        if let Some(old) = self.gpus.get_mut(at) {
-            self.sum = (self.sum + usize::from(gpus)).saturating_sub(usize::from(*old));
-            *old = gpus;
-        }
-    }
-}
-
-/// Judges the market's nodes for one want.
-struct Looking<'a> {
-    world: World<'a>,
-    want: (u16, &'a MemberWant),
+/// What the index says of a want.
+pub(crate) struct Found<'a> {
     ids: &'a [NodeId],
-    book: &'a mut Book,
+    nodes: &'a Nodes,
+    book: &'a Book,
 }
 
-impl Judge for Looking<'_> {
-    fn ways(&mut self, _: u32, rank: u32) -> Ways {
-        let (member, want) = self.want;
-        let (mut best, mut gpus) = (None::<Score>, 0_u8);
-        let node = self.ids.get(rank as usize).filter(|id| want.node.is_none_or(|only| only == **id));
-        if let Some((id, node)) = node.and_then(|id| Some((*id, self.world.state.nodes.get(id)?))) {
-            self.world.look_at(id, node, member, want, &mut |_, verdict| {
-                let Ok(choices) = verdict else { return };
-                gpus = gpus.saturating_add(1);
-                best = choices.iter().map(|choice| choice.score).chain(best).min();
-            });
-        }
-        self.book.count(rank, gpus);
-        let entry = best.and_then(|best| self.book.entry(&best));
-        self.book.beyond |= best.is_some() && entry.is_none();
-        [entry, None]
+impl Found<'_> {
+    /// The nodes with its best places, best first.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.best.iter().copied()
     }
 
-    fn offset(&self, _: u32, group: u16) -> i32 {
-        self.book.offsets.get(usize::from(group)).copied().unwrap_or(i32::MAX)
+    /// True if there are no others.
+    pub(crate) fn is_all(&self) -> bool {
+        self.nodes.all
+    }
+
+    /// On how many GPUs it fits.
+    pub(crate) fn gpus(&self) -> usize {
+        self.book.sum
+    }
+
+    /// On how many of a node.
+    pub(crate) fn gpus_on(&self, id: NodeId) -> usize {
+        let rank = self.ids.binary_search(&id).ok();
+        rank.and_then(|rank| self.book.gpus.get(rank)).map_or(0, |gpus| usize::from(*gpus))
     }
 }
 
@@ -140,10 +104,43 @@ impl Finder {
                 index.touch(rank);
             }
         }
+        self.mark_ends(id);
     }
 
-    /// What was found for a want of the request, if it was looked for since a node last changed.
-    pub(crate) fn found(&self, room: Room, request: &LeaseRequest, want: &MemberWant) -> Option<Found> {
+    /// The end of a lease on a node changed. Where something fits is as it was.
+    pub(crate) fn mark_ends(&mut self, id: NodeId) {
+        let rank = self.ids.binary_search(&id).ok();
+        if let Some(busy) = rank.and_then(|rank| self.busy.get_mut(rank)) {
+            *busy = None;
+        }
+        self.now.found.retain(|_, found| found.best.is_empty());
+    }
+
+    /// Prices changed.
+    pub(crate) fn reprice(&mut self) {
+        for list in [&mut self.now, &mut self.ever] {
+            list.found.clear();
+        }
+    }
+
+    /// An epoch began: every score is void.
+    pub(crate) fn forget(&mut self) {
+        self.reprice();
+        self.desk = None;
+        for list in [&mut self.now, &mut self.ever] {
+            list.books.clear();
+            list.index = None;
+        }
+    }
+
+    /// What was found for a want of the request, if it was looked for since anything that it depends on last changed.
+    pub(crate) fn found<'s>(
+        &'s self,
+        state: &State,
+        room: Room,
+        request: &LeaseRequest,
+        want: &MemberWant,
+    ) -> Option<Found<'s>> {
         let list = match room {
             Room::Now => &self.now,
             Room::Empty => &self.ever,
@@ -152,31 +149,70 @@ impl Finder {
         if list.found.is_empty() {
             return None;
         }
-        list.found.get(self.wants.get(&bytes(request, want))?).copied()
+        let class = self.wants.get(&bytes(request, want))?;
+        let nodes = list.found.get(class)?;
+        let fresh = room == Room::Empty || nodes.best.is_empty() || nodes.times == times(state, request);
+        Some(Found { ids: &self.ids, nodes, book: list.books.get(class)? }).filter(|_| fresh)
     }
 
     fn find(&mut self, state: &State, request: &LeaseRequest, room: Room) {
         if self.ids.len() != state.nodes.len() || self.wants.len() > WANTS {
-            *self = Self { ids: state.nodes.keys().copied().collect(), ..Self::default() };
+            let ids: Vec<NodeId> = state.nodes.keys().copied().collect();
+            let busy = ids.iter().map(|_| None).collect();
+            *self = Self { ids, busy, ..Self::default() };
         }
         let list = if room == Room::Now { &mut self.now } else { &mut self.ever };
         let nodes = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);
         let index = list.index.get_or_insert_with(|| Index::new(nodes, CLASSES));
+        let times = times(state, request);
+        let booked = state.booking.as_ref().map_or(0, |booking| booking.places.len());
+        let members = request.members.len();
+        let few = if members > 1 { members + booked + SPARE } else { 1 + booked };
+        if self.desk.is_none() {
+            self.desk = state.scoring.tables().map(|tables| tables.fill.sharing(REMEMBERED));
+        }
         for want in (0_u16..).zip(&request.members) {
             let next = u32::try_from(self.wants.len()).unwrap_or(u32::MAX);
             let class = *self.wants.entry(bytes(request, want.1)).or_insert(next);
-            if list.found.contains_key(&class) {
+            let good = |found: &Nodes| {
+                let enough = found.all || found.best.len() >= few;
+                found.best.is_empty() || (enough && (room == Room::Empty || found.times == times))
+            };
+            if list.found.get(&class).is_some_and(good) {
                 continue;
             }
             let book = list.books.entry(class).or_default();
-            let mut looking = Looking { world: World::new(state, request, None, room), want, ids: &self.ids, book };
-            let best = index.best(class, &mut looking);
-            let node = best.and_then(|best| self.ids.get(best.rank as usize).copied());
-            if !book.beyond {
-                list.found.insert(class, Found { node, gpus: book.sum });
+            let world = World::new(state, request, None, room);
+            world.desk.replace(self.desk.take());
+            let mut looking = Looking { world, want, ids: &self.ids, book };
+            let mut best = Vec::new();
+            let mut taken: Vec<u32> = Vec::new();
+            while best.len() < few {
+                let charge = |looking: &Looking<'_>, rank: u32, entry| match room {
+                    _ if taken.contains(&rank) => i32::MAX,
+                    Room::Now => looking.charge(&mut self.busy, rank, entry),
+                    _ => 0,
+                };
+                let next = index.best_charged(class, &mut looking, charge).filter(|best| best.score > GONE);
+                let Some((rank, id)) = next.and_then(|best| Some((best.rank, *self.ids.get(best.rank as usize)?)))
+                else {
+                    break;
+                };
+                taken.push(rank);
+                best.push(id);
+            }
+            self.desk = looking.world.desk.take();
+            if book.beyond {
+                list.found.remove(&class);
+            } else {
+                list.found.insert(class, Nodes { all: best.len() < few, best, times });
             }
         }
     }
+}
+
+fn times(state: &State, request: &LeaseRequest) -> Times {
+    ((state.now, money::latest_end(state, request, state.now)), state.learned.pace.mean_life_ms())
 }
 
 fn bytes(request: &LeaseRequest, want: &MemberWant) -> Vec<u8> {
@@ -186,6 +222,7 @@ fn bytes(request: &LeaseRequest, want: &MemberWant) -> Vec<u8> {
 impl State {
     /// Looks up where each want of a request fits; until a node changes, [`World::scan`] need not look at all of them.
     pub(crate) fn find(&mut self, request: &LeaseRequest, room: Room) {
+        self.prepare();
         let mut finder = core::mem::take(&mut self.finder);
         finder.find(self, request, room);
         self.finder = finder;

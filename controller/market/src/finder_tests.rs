@@ -4,12 +4,17 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 
 use proptest::prelude::*;
-use selion_api::lease::{OnNodeLoss, Priority};
+use selion_api::lease::{LeaseState, OnNodeLoss, Priority};
 use selion_api::slice::{GpuSpec, IsolationClass, MigProfile, MigTable, NodeSpec, Sandbox, ShareTerms};
-use selion_api::{Account, Address, Amount, GpuId, Hash32, Reason, SliceWant};
+use selion_api::{Account, Address, Amount, GpuId, Hash32, Rate, Reason, SliceWant, Slot};
 
 use super::*;
-use crate::state::{Held, Node, PoolTerms};
+use crate::engine::terms::Group;
+use crate::engine::view::Shape;
+use crate::place::Placed;
+use crate::state::{Held, Lease, Member, Node, PoolTerms, Progress};
+use crate::tally::Bundle;
+use crate::ways::{Kind, RATES};
 
 const RENTER: Account = Account([1; 20]);
 
@@ -22,7 +27,8 @@ fn gpu(node: u8, rank: u8, rate: u64) -> GpuSpec {
     let profiles = vec![profile("1g", &[0, 1, 2, 3], 1, rate), profile("2g", &[0, 2], 2, rate * 2)];
     GpuSpec {
         gpu: GpuId([node + rank * 100; 16]),
-        model: if node.is_multiple_of(3) { "A" } else { "B" }.to_string(),
+        // Every fourth node has GPUs of two models.
+        model: if node.is_multiple_of(3) || (rank == 1 && node.is_multiple_of(4)) { "A" } else { "B" }.to_string(),
         mem_bytes: 80,
         work_milli: 1000,
         simulated: true,
@@ -53,7 +59,7 @@ fn node(id: u8, rate: u64) -> Node {
         offer: Some(spec.hash()),
         spec: Some(spec),
         linked: true,
-        since: selion_api::TimeMs(0),
+        since: TimeMs(0),
         paused: false,
         reclaimed: BTreeMap::new(),
         last_seq: 0,
@@ -109,14 +115,23 @@ enum Op {
     Take(usize),
     /// The slot of that number comes free.
     Free(usize),
+    /// The lease of that number ends so much later than it would have.
+    Longer(usize, u64),
+    /// The request of that number came so often.
+    Learn(usize, usize),
+    /// Time passes.
+    Pass(u64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (1_u8..40, 1_u64..4).prop_map(|(id, rate)| Op::Node(id, rate)),
         1 => (1_u8..40).prop_map(Op::Block),
-        9 => (0_usize..8).prop_map(Op::Take),
+        9 => (0_usize..11).prop_map(Op::Take),
         5 => (0_usize..50).prop_map(Op::Free),
+        2 => (0_usize..50, 1_u64..3_000_000).prop_map(|(at, ms)| Op::Longer(at, ms)),
+        1 => (0_usize..11, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
+        2 => (1_u64..2_000_000).prop_map(Op::Pass),
     ]
 }
 
@@ -132,23 +147,101 @@ fn requests() -> Vec<LeaseRequest> {
         request(share(300, 20), None, None),
         request(share(700, 10), Some(9), None),
         request(mig("7g"), None, None),
+        gang(&[SliceWant::Whole, share(300, 20), share(300, 20)], 1),
+        gang(&[mig("2g"), mig("1g"), SliceWant::Whole, mig("1g")], 2),
+        gang(&[SliceWant::Whole, SliceWant::Whole, SliceWant::Whole], 3),
     ]
 }
 
-/// The best place and the number of GPUs, by looking at every node and then by the index.
-fn agree(state: &mut State, request: &LeaseRequest) -> Option<crate::place::Placed> {
-    let look = |state: &State, room| World::new(state, request, None, room).scan(0, false, 1);
+fn gang(slices: &[SliceWant], min_nodes: u16) -> LeaseRequest {
+    let one = request(SliceWant::Whole, None, None);
+    let members = slices.iter().map(|slice| MemberWant { slice: slice.clone(), ..one.members[0].clone() }).collect();
+    LeaseRequest { members, min_members: min_nodes, min_nodes, duration_ms: 1_000_000, ..one }
+}
+
+/// A lease that runs until `ends`, on those nodes.
+fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
+    let member = |node: &NodeId| Member {
+        node: *node,
+        provider: Account([2; 20]),
+        gpu: GpuId([0; 16]),
+        slot: Slot::Whole,
+        class: IsolationClass::Whole,
+        rate: Rate(1),
+        port: 1,
+        progress: Progress::Running,
+        billable_ms: 0,
+        vouched: Amount::ZERO,
+        vouched_at: TimeMs(0),
+        exit_code: None,
+        outputs: None,
+    };
+    Lease {
+        request: request.clone(),
+        signed: true,
+        size: Bundle::default(),
+        created: TimeMs(0),
+        state: LeaseState::Active,
+        since: TimeMs(0),
+        deadline: Some(ends),
+        wait_until: TimeMs(0),
+        reason: None,
+        nearest: None,
+        position: 0,
+        attempt: 1,
+        members: nodes.iter().map(member).collect(),
+        reserved: Amount::ZERO,
+        active_since: None,
+        requeue: false,
+        notice: None,
+        past: Vec::new(),
+    }
+}
+
+/// The best place of each member and the number of GPUs, by looking at every node and then by the index; and so the
+/// places of all members, beside what is booked too.
+fn agree(state: &mut State, request: &LeaseRequest) -> Option<Vec<Placed>> {
+    let places = |state: &State, room, also: &[(NodeId, Held)]| {
+        let mut world = World::new(state, request, None, room);
+        world.also = also;
+        crate::gang::place(&mut world).ok()
+    };
+    let mut now = None;
     for room in [Room::Empty, Room::Now] {
         let plain = state.clone();
-        let want = look(&plain, room);
         state.find(request, room);
-        let found = state.finder.found(room, request, &request.members[0]).expect("it was looked for");
-        assert_eq!(found.node, want.best.first().map(|best| best.node));
-        let have = look(state, room);
-        assert_eq!((&have.best, have.gpus), (&want.best, want.gpus));
-        assert_eq!(have.miss, want.miss);
+        for (rank, want) in (0_u16..).zip(&request.members) {
+            let look = |state: &State| World::new(state, request, None, room).scan(rank, false, 1);
+            let expected = look(&plain);
+            let found = state.finder.found(state, room, request, want).expect("it was looked for");
+            assert_eq!(found.nodes().next(), expected.best.first().map(|best| best.node));
+            let have = look(state);
+            assert_eq!((&have.best, have.gpus), (&expected.best, expected.gpus));
+            assert_eq!(have.miss, expected.miss);
+        }
+        now = places(&plain, room, &[]);
+        assert_eq!(places(state, room, &[]), now);
+        if let Some(placed) = &now {
+            let also = crate::booking::taken(request, 1, placed);
+            assert_eq!(places(state, room, &also), places(&plain, room, &also));
+        }
     }
-    look(state, Room::Now).best.pop()
+    now
+}
+
+/// Puts the request where it is best, until `ends` after it starts.
+fn take(state: &mut State, id: LeaseId, request: &LeaseRequest) -> Vec<(NodeId, LeaseId, u16)> {
+    let placed = agree(state, request).unwrap_or_default();
+    let nodes: Vec<NodeId> = placed.iter().map(|placed| placed.node).collect();
+    let ends = state.now.plus(1 + id.seq % 7 * 300_000);
+    state.leases.insert(id, running(request, &nodes, ends));
+    state.note_end(id, None);
+    let held = crate::booking::taken(request, 1, &placed);
+    let ranks: Vec<u16> = placed.iter().map(|placed| placed.rank).collect();
+    for (rank, (node, held)) in ranks.iter().zip(held) {
+        state.hold(node, id, *rank, Held { beside: [500, 1, 0, 0], ..held });
+    }
+    nodes.into_iter().zip(ranks).map(|(node, rank)| (node, id, rank)).collect()
 }
 
 proptest! {
@@ -157,39 +250,39 @@ proptest! {
     #[test]
     fn the_index_finds_what_a_look_at_every_node_finds(ops in prop::collection::vec(op(), 1..80)) {
         let (mut state, requests) = (pool(), requests());
-        let mut taken: Vec<(NodeId, LeaseId)> = Vec::new();
+        let mut taken: Vec<(NodeId, LeaseId, u16)> = Vec::new();
         for (seq, op) in (0_u64..).zip(ops) {
             match op {
                 Op::Node(id, rate) => {
                     let held = state.nodes.get(&NodeId([id; 20])).map(|node| node.held.clone()).unwrap_or_default();
                     state.nodes.insert(NodeId([id; 20]), Node { held, ..node(id, rate) });
+                    state.meet(NodeId([id; 20]));
                     state.finder.mark(NodeId([id; 20]));
                 }
                 Op::Block(id) => state.change_node(NodeId([id; 20]), None, |node| {
                     node.blocked = node.blocked.xor(Some(Reason::NodePaused));
                 }),
-                Op::Take(at) => {
-                    if let Some(placed) = agree(&mut state, &requests[at]) {
-                        let id = LeaseId { seq, index: 0 };
-                        let held = Held {
-                            renter: RENTER,
-                            attempt: 1,
-                            gpu: placed.gpu,
-                            slot: placed.slot,
-                            beside: [500, 1, 0, 0],
-                            port: placed.port,
-                        };
-                        state.hold(placed.node, id, 0, held);
-                        taken.push((placed.node, id));
+                Op::Take(at) => taken.extend(take(&mut state, LeaseId { seq, index: 0 }, &requests[at])),
+                Op::Free(at) if at < taken.len() => {
+                    let (node, id, rank) = taken.swap_remove(at);
+                    state.unhold(node, id, rank, 1);
+                }
+                Op::Longer(at, ms) if at < taken.len() => {
+                    let lease = state.leases.get_mut(&taken[at].1).expect("it was made");
+                    let before = crate::booking::end_of(&state.policy, lease);
+                    lease.deadline = lease.deadline.map(|at| at.plus(ms));
+                    state.note_end(taken[at].1, before);
+                }
+                Op::Learn(at, times) => {
+                    let places = crate::gang::place(&mut World::new(&state, &requests[at], None, Room::Empty));
+                    for _ in 0..times {
+                        state.learn(&requests[at], places.as_deref().unwrap_or(&[]));
                     }
                 }
-                Op::Free(at) if at < taken.len() => {
-                    let (node, id) = taken.swap_remove(at);
-                    state.unhold(node, id, 0, 1);
-                }
-                Op::Free(_) => {}
+                Op::Pass(ms) => state.now = state.now.plus(ms),
+                Op::Free(_) | Op::Longer(..) => {}
             }
-            for request in &requests {
+            for request in requests.iter().skip(seq as usize % 3).step_by(3) {
                 agree(&mut state, request);
             }
         }
@@ -199,9 +292,10 @@ proptest! {
 #[test]
 fn more_asks_than_there_are_groups_are_looked_for_everywhere() {
     let mut book = Book::default();
+    let kind = |rate| Kind { rate: Rate(rate), group: Group::of(1, 1, 1), shape: Shape::Whole(1) };
     for rate in 0..RATES as u64 {
-        assert!(book.group(Rate(rate * 7 % 4_001)).is_some());
+        assert!(book.group(kind(rate * 7 % 4_001)).is_some());
     }
-    assert_eq!(book.group(Rate(1 << 40)), None);
+    assert_eq!(book.group(kind(1 << 40)), None);
     assert!(book.offsets.iter().all(|offset| *offset < i32::MAX));
 }

@@ -8,8 +8,10 @@
 extern crate alloc;
 
 pub mod accounts;
+mod bench;
 mod blocking;
 pub mod booking;
+mod busy;
 mod chain;
 pub mod desired;
 pub mod dry_run;
@@ -23,9 +25,11 @@ pub mod fleet;
 mod gang;
 pub mod geometry;
 pub mod input;
+pub mod learned;
 pub mod lease;
 pub mod ledger;
 mod link;
+mod look;
 mod money;
 mod order;
 mod pass;
@@ -34,11 +38,13 @@ mod preempt;
 mod quota;
 mod reclaim;
 mod request;
+pub mod scoring;
 pub mod shares;
 pub mod state;
 mod step;
 mod survey;
 pub mod tally;
+mod ways;
 
 pub use accounts::{Group, Seat};
 pub use dry_run::{DryRun, dry_run};

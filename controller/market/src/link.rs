@@ -44,7 +44,11 @@ impl Step<'_> {
             return;
         };
         let blocked = fleet::blocked(self.state, node);
-        if blocked == node.blocked {
+        let same = blocked == node.blocked;
+        if blocked.is_none() {
+            self.state.meet(id);
+        }
+        if same {
             return;
         }
         if let Some(node) = self.state.nodes.get_mut(&id) {

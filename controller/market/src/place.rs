@@ -1,18 +1,23 @@
 //! Where one member goes: a requirement is one early return in `judge`, a preference one field of [`Score`].
 //! This scan over all nodes is the reference: any index must return the same placement.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::cmp::Reverse;
 
 use selion_api::lease::{Beside, NearestMiss};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
+use crate::bench::Way;
 use crate::booking;
-use crate::finder::Found;
+use crate::engine::terms::fill::Fill;
 use crate::fleet;
-use crate::geometry::{self, Use};
+use crate::geometry::{self, Fit, Use};
+use crate::scoring::Scoring;
 use crate::state::{Held, Node, State};
 
 /// Which of the things that are taken count.
@@ -44,23 +49,27 @@ pub(crate) struct World<'a> {
     /// Only these nodes, in the order of their ids: those of one domain.
     pub among: Option<Vec<NodeId>>,
     pub placed: Vec<Placed>,
+    pub scoring: Cow<'a, Scoring>,
+    /// Values that were worked out for scores.
+    pub desk: RefCell<Option<Fill>>,
 }
 
 /// Lowest wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    pub rate: Rate,  // the renter pays the ask
-    pub frag: u32,   // how much placeable demand this choice destroys
-    pub left: u32,   // packing: the fuller GPU first
-    node: NodeId,    // then a fixed order, so that the answer is unique
-    gpu_rank: usize, // in the order of the node's spec
-    start: u8,
+    pub rate: Rate,          // the renter pays the ask
+    pub spare: bool,         // of each kind of way on a node the best is enough
+    pub worth: Reverse<i32>, // the objective, in buckets; of a MIG instance in thousandths of a slice
+    pub node: NodeId,        // then a fixed order, so that the answer is unique
+    pub gpu_rank: usize,     // in the order of the node's spec
+    pub start: u8,
 }
 
 impl Score {
     /// What adds up over the members of a gang, the first counting most. The first is the rate.
     pub(crate) fn terms(&self) -> [u64; 3] {
-        [self.rate.0, self.frag.into(), self.left.into()]
+        let worth = u64::from(i32::MAX.abs_diff(self.worth.0)); // more is less worth
+        [self.rate.0, self.spare.into(), worth]
     }
 }
 
@@ -76,6 +85,7 @@ pub(crate) struct Placed {
     pub rate: Rate,
     pub port: u16,
     pub score: Score,
+    pub way: Way,
 }
 
 /// Why a candidate fell out. A later stage means that it came closer.
@@ -118,16 +128,42 @@ pub(crate) struct Scan {
     pub miss: Option<Miss>,
 }
 
+impl Scan {
+    /// A GPU on which it fits.
+    pub fn take(&mut self, choices: Vec<Placed>, keep: usize) {
+        self.gpus += 1;
+        self.best.extend(choices);
+        self.best.sort_unstable_by_key(|choice| choice.score);
+        self.best.truncate(keep);
+    }
+}
+
 /// What is taken on a machine beside its GPUs.
-struct Machine<'a> {
-    beside: Beside,
+pub(crate) struct Machine<'a> {
+    pub beside: Beside,
     ports: BTreeSet<u16>,
     slots: Vec<(GpuId, &'a Slot)>,
     /// The lease's own earlier run still holds this rank here.
     barred: bool,
 }
 
-impl Machine<'_> {
+/// How a slice fits on a GPU.
+pub(crate) struct Fitting {
+    pub ways: Vec<Fit>,
+    pub class: IsolationClass,
+    pub provider: Account,
+    pub port: u16,
+}
+
+impl<'a> Machine<'a> {
+    pub fn use_of(&self, gpu: &GpuSpec) -> Use<'a> {
+        let mut used = Use::Idle;
+        for (_, slot) in self.slots.iter().filter(|(taken, _)| *taken == gpu.gpu) {
+            used.take(gpu, slot);
+        }
+        used
+    }
+
     fn take(&mut self, more: Beside) {
         for (taken, more) in self.beside.iter_mut().zip(more) {
             *taken = taken.saturating_add(more);
@@ -137,6 +173,10 @@ impl Machine<'_> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(state: &'a State, request: &'a LeaseRequest, lease: Option<LeaseId>, room: Room) -> Self {
+        let scoring = match state.scoring.tables() {
+            Some(_) => Cow::Borrowed(&state.scoring),
+            None => Cow::Owned(Scoring::of(state)),
+        };
         Self {
             state,
             request,
@@ -147,6 +187,8 @@ impl<'a> World<'a> {
             any_slice: false,
             among: None,
             placed: Vec::new(),
+            scoring,
+            desk: RefCell::new(None),
         }
     }
 
@@ -162,7 +204,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
+    pub(crate) fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
         let mut machine =
             Machine { beside: Beside::default(), ports: BTreeSet::new(), slots: Vec::new(), barred: false };
         let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
@@ -205,15 +247,7 @@ impl<'a> World<'a> {
         let Some(want) = self.request.members.get(usize::from(rank)) else {
             return scan;
         };
-        if keep == 1
-            && self.placed.is_empty()
-            && let Some(found) = self.found(want)
-            && let Some((id, node)) = found.node.and_then(|id| Some((id, self.state.nodes.get(&id)?)))
-        {
-            self.look_at(id, node, rank, want, &mut |_, verdict| scan.best.extend(verdict.into_iter().flatten()));
-            scan.best.sort_unstable_by_key(|choice| choice.score);
-            scan.best.truncate(1);
-            scan.gpus = found.gpus;
+        if let Some(scan) = self.scan_few(rank, want, fresh, keep) {
             return scan;
         }
         for (id, node) in self.nodes() {
@@ -222,12 +256,7 @@ impl<'a> World<'a> {
                 continue;
             }
             self.look_at(*id, node, rank, want, &mut |gpu, verdict| match verdict {
-                Ok(choices) => {
-                    scan.gpus += 1;
-                    scan.best.extend(choices);
-                    scan.best.sort_unstable_by_key(|choice| choice.score);
-                    scan.best.truncate(keep);
-                }
+                Ok(choices) => scan.take(choices, keep),
                 Err(mut miss) => {
                     miss.nearest.node = *id;
                     miss.nearest.gpu = miss.nearest.gpu.or(gpu);
@@ -246,54 +275,14 @@ impl<'a> World<'a> {
         self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0)
     }
 
-    /// What the index found for a want, where the search has nothing to look at beside the state.
-    fn found(&self, want: &MemberWant) -> Option<Found> {
-        let plain = self.is_first_run() && self.also.is_empty() && self.without.is_none();
-        let plain = plain && !self.any_slice && self.among.is_none();
-        self.state.finder.found(self.room, self.request, want).filter(|_| plain)
-    }
-
-    /// Judges every GPU of a node that has the model asked for.
-    pub(crate) fn look_at(
+    pub(crate) fn judge(
         &self,
-        id: NodeId,
-        node: &Node,
-        rank: u16,
-        want: &MemberWant,
-        tell: &mut dyn FnMut(Option<GpuId>, Result<Vec<Placed>, Miss>),
-    ) {
-        let Some(spec) = &node.spec else {
-            let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
-            return tell(None, Err(miss(Stage::Unknown, reason, 0, 0)));
-        };
-        if !self.is_in_region(spec) {
-            return;
-        }
-        let machine = self.machine(id, node, rank);
-        for (gpu_rank, gpu) in spec.gpus.iter().enumerate() {
-            if want.gpu.is_some_and(|only| only != gpu.gpu) || !any_or(&want.models, &gpu.model) {
-                continue;
-            }
-            let judge = |want: &MemberWant| self.judge(id, node, spec, &machine, (gpu_rank, gpu), (rank, want));
-            let mut verdict = judge(want);
-            if self.any_slice {
-                for slice in geometry::slices(gpu) {
-                    verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
-                }
-            }
-            tell(Some(gpu.gpu), verdict);
-        }
-    }
-
-    fn judge(
-        &self,
-        id: NodeId,
         node: &Node,
         spec: &NodeSpec,
         machine: &Machine<'_>,
-        (gpu_rank, gpu): (usize, &GpuSpec),
-        (rank, want): (u16, &MemberWant),
-    ) -> Result<Vec<Placed>, Miss> {
+        gpu: &GpuSpec,
+        want: &MemberWant,
+    ) -> Result<Fitting, Miss> {
         let none = Reason::NoMatchingSlice;
         geometry::offers(gpu, &want.slice).map_err(|short| miss(Stage::Geometry, none, short.need, short.have))?;
         if let Some(reason) = node.blocked {
@@ -335,36 +324,10 @@ impl<'a> World<'a> {
             return Err(full(1, 0));
         }
         let port = free_port(spec, &machine.ports).ok_or_else(|| full(1, 0))?;
-        let mut used = Use::Idle;
-        for (_, slot) in machine.slots.iter().filter(|(taken, _)| *taken == gpu.gpu) {
-            used.take(gpu, slot);
-        }
+        let used = machine.use_of(gpu);
         let ways = geometry::fits(gpu, &used, &want.slice).map_err(|short| full(short.need, short.have))?;
         let provider = node.provider.ok_or_else(|| miss(Stage::Node, Reason::UnknownNode, 0, 0))?;
-        Ok(ways
-            .into_iter()
-            .map(|way| Placed {
-                rank,
-                node: id,
-                provider,
-                gpu: gpu.gpu,
-                class,
-                rate: way.rate,
-                port,
-                score: Score {
-                    rate: way.rate,
-                    frag: way.frag,
-                    left: way.left,
-                    node: id,
-                    gpu_rank,
-                    start: match way.slot {
-                        Slot::Mig { start, .. } => start,
-                        Slot::Whole | Slot::Share { .. } => 0,
-                    },
-                },
-                slot: way.slot,
-            })
-            .collect())
+        Ok(Fitting { ways, class, provider, port })
     }
 }
 
@@ -377,7 +340,7 @@ pub(crate) fn stopping(state: &State, lease: LeaseId, held: &Held) -> bool {
 }
 
 /// True if nothing is named, or this is.
-fn any_or(names: &[String], name: &str) -> bool {
+pub(crate) fn any_or(names: &[String], name: &str) -> bool {
     names.is_empty() || names.iter().any(|named| named == name)
 }
 
@@ -385,7 +348,7 @@ fn free_port(spec: &NodeSpec, taken: &BTreeSet<u16>) -> Option<u16> {
     (0..spec.ports).map_while(|offset| spec.port_base.checked_add(offset)).find(|port| !taken.contains(port))
 }
 
-fn miss(stage: Stage, reason: Reason, need: u64, have: u64) -> Miss {
+pub(crate) fn miss(stage: Stage, reason: Reason, need: u64, have: u64) -> Miss {
     Miss {
         stage,
         nearest: NearestMiss {

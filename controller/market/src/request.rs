@@ -58,15 +58,15 @@ impl Step<'_> {
             return Err(Refusal::plain(Reason::ChainBroken));
         }
         self.state.find(request, Room::Empty);
-        if request.wait_ms == 0 {
-            self.state.find(request, Room::Now);
-        }
         let mut world = World::new(self.state, request, None, Room::Empty);
         let no_place = |none: gang::NoPlace| Refusal { reason: none.reason, nearest: none.nearest, lease: None };
         let places = gang::place(&mut world).map_err(no_place)?;
         let size = self.state.size_of(request, &places);
-        self.pays(request, &cheapest(&world, places))?;
+        let cheapest = cheapest(&world, places);
+        self.pays(request, &cheapest)?;
+        self.state.learn(request, &cheapest);
         if request.wait_ms == 0 {
+            self.state.find(request, Room::Now);
             let now = booking::place_now(self.state, None, request).map_err(|denied| match denied {
                 Denied::Full(none) | Denied::Kept(none) | Denied::Other(none) => no_place(none),
             })?;

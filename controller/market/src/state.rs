@@ -14,7 +14,9 @@ use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate,
 use crate::booking::{self, Booking};
 use crate::finder::Finder;
 use crate::input::Policy;
+use crate::learned::Learned;
 use crate::ledger::Ledger;
+use crate::scoring::Scoring;
 use crate::tally::{Bundle, Tally};
 
 /// Everything that decisions depend on. Equal logs give equal bytes.
@@ -72,6 +74,11 @@ pub struct State {
     pub repeats: BTreeSet<(TimeMs, Hash32)>,
     /// True if the last step stopped at its bound of work.
     pub more: bool,
+    /// What was learned of requests.
+    pub learned: Learned,
+    /// Tables made of that: nothing that the rest does not say.
+    #[borsh(skip)]
+    pub scoring: Scoring,
     /// An index over the nodes: nothing that the rest does not say.
     #[borsh(skip)]
     pub finder: Finder,
@@ -333,6 +340,9 @@ impl State {
         }
         if let Some(end) = booking::end_of(&self.policy, lease) {
             ends.insert((end, id));
+        }
+        for member in &lease.members {
+            self.finder.mark_ends(member.node);
         }
     }
 

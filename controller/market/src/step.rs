@@ -58,6 +58,7 @@ pub fn step(state: &mut State, stamp: &Stamp, input: &Input) -> Outcome {
             more: state.more,
         };
     }
+    state.prepare();
     state.next_seq = stamp.seq.saturating_add(1);
     state.now = state.now.max(stamp.at_ms);
     let mut step = Step {

@@ -93,11 +93,6 @@ impl Busy {
         self.devices.get(self.firsts.get(rank as usize)?.checked_add(device)?)
     }
 
-    /// When the device is idle.
-    pub fn device(&self, rank: u32, device: usize) -> u64 {
-        self.ends(rank, device).map_or(self.now, |ends| self.now.max(ends.last))
-    }
-
     /// When each MIG slice of the device is idle.
     pub fn slices(&self, rank: u32, device: usize) -> [u64; SLICES as usize] {
         let mut idle = [self.now; SLICES as usize];
@@ -144,12 +139,12 @@ mod tests {
         let (one, two) = (Choice { node: 1, devices: 0b01, start: 0 }, Choice { node: 1, devices: 0b11, start: 0 });
         busy.take(&one, 500, 0xff);
         busy.take(&two, 300, 0xff);
-        assert_eq!((busy.node(0), busy.node(1), busy.device(1, 0), busy.device(1, 1)), (100, 500, 500, 300));
+        assert_eq!((busy.node(0), busy.node(1)), (100, 500));
         assert_eq!(busy.mean_life(), 300, "of 400 and 200");
         busy.release(&one, 500, 0xff);
-        assert_eq!((busy.node(1), busy.device(1, 0)), (300, 300));
+        assert_eq!(busy.node(1), 300);
         busy.at(400);
-        assert_eq!((busy.node(1), busy.device(1, 1)), (400, 400), "a lease that overran ends now");
+        assert_eq!(busy.node(1), 400, "a lease that overran ends now");
         busy.release(&two, 300, 0xff);
         assert_eq!(busy.node(1), 400);
     }

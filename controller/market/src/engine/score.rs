@@ -222,13 +222,12 @@ impl Scorer<'_> {
         let weights = rule.terms.weights();
         match want.shape {
             Shape::None => false,
-            Shape::Share(_) => weights.end_device > 0 || weights.end_node > 0,
-            Shape::Whole(_) => weights.end_node > 0,
+            Shape::Share(_) | Shape::Whole(_) => weights.end > 0,
             Shape::Mig { .. } => weights.mig_end > 0,
         }
     }
 
-    /// What a way costs for keeping its device and node busy longer, in the unit of its key: never less than 0.
+    /// What a way costs for keeping its node, or its MIG slices, busy longer, in the unit of its key: never less than 0.
     pub fn charge(&self, want: &Want, rank: u32, entry: Entry) -> i32 {
         let (Rule::Terms(rule), Some(new)) = (&*self.rule, self.end) else { return 0 };
         let (weights, device, busy) = (rule.terms.weights(), usize::from(entry.note >> 3), self.busy);
@@ -242,15 +241,15 @@ impl Scorer<'_> {
             let charge = table.map_or(0, |table| table.end_charge(weights, place, &ends, new, busy.mean_life()));
             grain::round(charge, 1)
         } else {
-            self.end_charge(want, busy.device(rank, device), busy.node(rank))
+            self.end_charge(want, busy.node(rank))
         };
         charge.max(0)
     }
 
-    /// What a place without MIG costs whose device and node are busy until then.
-    fn end_charge(&self, want: &Want, device: u64, node: u64) -> i32 {
+    /// What a place without MIG costs on a node that is busy until then.
+    fn end_charge(&self, want: &Want, node: u64) -> i32 {
         let (Rule::Terms(rule), Some(new)) = (&*self.rule, self.end) else { return 0 };
-        let charge = ends::charge(rule.terms.weights(), want, ends::Ends { new, device, node }, self.busy.mean_life());
+        let charge = ends::charge(rule.terms.weights(), want, (new, node), self.busy.mean_life());
         grain::round(charge, rule.terms.weights().bucket)
     }
 
@@ -285,7 +284,7 @@ impl Judge for Scorer<'_> {
     fn offset(&self, class: u32, group: u16) -> i32 {
         let Some(want) = self.wants.get(class as usize) else { return 0 };
         let now = self.busy.now();
-        let charge = if group & IDLE == 0 { 0 } else { self.end_charge(want, now, now).max(0) };
+        let charge = if group & IDLE == 0 { 0 } else { self.end_charge(want, now).max(0) };
         self.price(want, group).saturating_add(charge)
     }
 

@@ -1,5 +1,7 @@
 //! A node and a want, as the terms see them.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 /// Thousandths of a GPU.
 pub const WHOLE: u16 = 1000;
 
@@ -17,7 +19,7 @@ pub struct View<'a> {
 }
 
 /// What one member asks of one node, as the terms see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
 pub struct Want {
     /// What it asks of the node's GPUs.
     pub shape: Shape,
@@ -30,7 +32,7 @@ pub struct Want {
 }
 
 /// What a member asks of a node's GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
 pub enum Shape {
     /// CPU and memory only.
     None,

@@ -1,6 +1,7 @@
 //! What counting alone says: how many equal members have room beside each other, before any search.
 
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use selion_api::lease::NearestMiss;
 use selion_api::{NodeId, Reason, Slot};
@@ -20,7 +21,8 @@ pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestM
         let (need, have) = (need as u64, have as u64);
         NearestMiss { node: best.node, gpu: Some(best.gpu), reason: Reason::GangIncomplete, need, have }
     };
-    let mut bare = World { lease: None, among: None, placed: Vec::new(), ..*world };
+    let (scoring, desk) = (world.scoring.clone(), RefCell::new(None));
+    let mut bare = World { lease: None, among: None, placed: Vec::new(), scoring, desk, ..*world };
     for alone in wants {
         let Some(best) = &alone.best else { continue };
         let mut have = 0;

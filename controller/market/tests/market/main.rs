@@ -28,4 +28,5 @@ mod properties;
 mod quota;
 mod quote;
 mod reclaim;
+mod score;
 mod waiting;

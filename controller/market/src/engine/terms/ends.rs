@@ -1,29 +1,17 @@
-//! Lease ends: a placement that keeps a device or a node busy longer is charged for it.
+//! Lease ends: a placement that keeps a node busy longer is charged for it. Charging for the device of a share too cost
+//! more than it gained: see docs/market-figures.md.
 
 use super::grain::{GRAIN_BITS, MILLI};
 use super::weights::Weights;
 use crate::engine::view::{Shape, Want};
 
-/// The ends that a placement meets, in milliseconds; an idle device or node ends now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// When the new lease ends.
-    pub new: u64,
-    /// When the last lease on the device ends.
-    pub device: u64,
-    /// When the last lease on the node ends.
-    pub node: u64,
-}
-
-/// The charge in grains: the device's weight for each mean life that the device stays busy longer (shares only), and
-/// the node's weight for each that the node does, a mean life at most. Work without a GPU keeps no GPU busy.
+/// The charge in grains for a placement that ends at `new` on a node that is idle from `node` on (now, if it is idle):
+/// the weight for each mean life that the node stays busy longer, a mean life at most. Times in milliseconds. Work
+/// without a GPU keeps no GPU busy.
 #[must_use]
-pub fn charge(weights: &Weights, want: &Want, ends: Ends, mean_life_ms: u64) -> i64 {
-    let device = longer(ends.new, ends.device, mean_life_ms).saturating_mul(weights.end_device.into());
-    let node = longer(ends.new, ends.node, mean_life_ms).saturating_mul(weights.end_node.into());
+pub fn charge(weights: &Weights, want: &Want, (new, node): (u64, u64), mean_life_ms: u64) -> i64 {
     match want.shape {
-        Shape::Share(_) => device.saturating_add(node),
-        Shape::Whole(_) => node,
+        Shape::Share(_) | Shape::Whole(_) => longer(new, node, mean_life_ms).saturating_mul(weights.end.into()),
         Shape::None | Shape::Mig { .. } => 0,
     }
 }
@@ -51,21 +39,18 @@ mod tests {
 
     #[test]
     fn half_a_mean_life_longer_costs_half_the_weight() {
-        let ends = Ends { new: 1500, device: 1000, node: 1250 };
-        assert_eq!(charge(&Weights::MARKET, &WANT, ends, 1000), (200 + 100) * MILLI);
         let whole = Want { shape: Shape::Whole(1), ..WANT };
-        assert_eq!(charge(&Weights::MARKET, &whole, ends, 1000), 100 * MILLI, "whole devices: the node alone");
-        assert_eq!(charge(&Weights::MARKET, &Want { shape: Shape::None, ..WANT }, ends, 1000), 0);
-        assert_eq!(charge(&Weights::FILL, &WANT, ends, 1000), 0);
+        assert_eq!(charge(&Weights::MARKET, &WANT, (1500, 1000), 1000), 200 * MILLI);
+        assert_eq!(charge(&Weights::MARKET, &whole, (1500, 1250), 1000), 100 * MILLI);
+        assert_eq!(charge(&Weights::MARKET, &Want { shape: Shape::None, ..WANT }, (1500, 1000), 1000), 0);
+        assert_eq!(charge(&Weights::FILL, &WANT, (1500, 1000), 1000), 0);
     }
 
     #[test]
     fn a_lease_that_ends_before_the_others_is_free_and_none_costs_more_than_the_weight() {
-        let free = Ends { new: 900, device: 1000, node: 901 };
-        assert_eq!(charge(&Weights::MARKET, &WANT, free, 1000), 0);
-        let long = Ends { new: u64::MAX, device: 0, node: 0 };
-        assert_eq!(charge(&Weights::MARKET, &WANT, long, 1), 800 * MILLI);
-        assert_eq!(charge(&Weights::MARKET, &WANT, long, u64::MAX), 800 * MILLI);
-        assert_eq!(charge(&Weights::MARKET, &WANT, Ends { new: 0, device: 0, node: 0 }, 0), 0);
+        assert_eq!(charge(&Weights::MARKET, &WANT, (900, 901), 1000), 0);
+        assert_eq!(charge(&Weights::MARKET, &WANT, (u64::MAX, 0), 1), 400 * MILLI);
+        assert_eq!(charge(&Weights::MARKET, &WANT, (u64::MAX, 0), u64::MAX), 400 * MILLI);
+        assert_eq!(charge(&Weights::MARKET, &WANT, (0, 0), 0), 0);
     }
 }

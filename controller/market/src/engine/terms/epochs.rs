@@ -1,5 +1,7 @@
 //! When the terms are built anew: often at first, then at a period that grows with the fleet.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 /// Arrivals between price refreshes.
 pub const PRICES: u64 = 64;
 /// Arrivals between epochs of a fleet of up to [`NODES`] nodes, at first.
@@ -12,7 +14,7 @@ const KNOWN: u64 = 32;
 const RARELY: u64 = 8;
 
 /// Counts arrivals.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Epochs {
     arrivals: u64,
 }

@@ -1,5 +1,7 @@
 //! The fill-out value of a node, remembered within an epoch.
 
+use alloc::sync::Arc;
+
 use super::futures::Futures;
 use super::memo::{Key, Memo, rounded};
 use super::mix::Mix;
@@ -8,7 +10,7 @@ use super::stock::Stock;
 /// How much GPU is expected to stay unused on a node that is filled to the end.
 #[derive(Clone, Debug)]
 pub struct Fill {
-    futures: Futures,
+    futures: Arc<Futures>,
     memo: Option<Memo>, // none: the value is never asked for
 }
 
@@ -16,7 +18,13 @@ impl Fill {
     /// Values for about `nodes` nodes, or none at all.
     #[must_use]
     pub fn new(wanted: bool, nodes: usize) -> Self {
-        Self { futures: Futures::default(), memo: wanted.then(|| Memo::new(nodes.saturating_mul(32))) }
+        Self { futures: Arc::default(), memo: wanted.then(|| Memo::new(nodes.saturating_mul(32))) }
+    }
+
+    /// The same values, with a memory of its own for about `places` of them.
+    #[must_use]
+    pub fn sharing(&self, places: usize) -> Self {
+        Self { futures: self.futures.clone(), memo: self.memo.as_ref().map(|_| Memo::new(places)) }
     }
 
     /// True if values are asked for.
@@ -28,7 +36,7 @@ impl Fill {
     /// Begins an epoch with `mix`, CPU-only wants at `host` of [`super::draws::ALL`].
     pub fn learn(&mut self, mix: &Mix, host: u32) {
         if let Some(memo) = &mut self.memo {
-            self.futures = Futures::of(mix, host);
+            self.futures = Arc::new(Futures::of(mix, host));
             memo.forget();
         }
     }

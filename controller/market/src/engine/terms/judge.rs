@@ -5,7 +5,7 @@ use core::cmp::Reverse;
 use super::Terms;
 use super::fill::Fill;
 use super::frag::Drops;
-use super::grain::{self, MILLI};
+use super::grain;
 use super::group::Group;
 use super::stock::{self, Stock};
 use super::weights::Weights;
@@ -127,12 +127,7 @@ impl Bench<'_> {
             0
         };
         let packed = self.want.shape != Shape::None;
-        let pack = if packed { i64::from(self.total.saturating_sub(taken)) } else { 0 };
-        let weights = self.weights;
-        // A sixteenth of the weight and one of the futures' sum: 2^-8 of a milli.
-        let fill = fill.saturating_mul(weights.fill.into()).saturating_mul(MILLI >> 8);
-        let frag = frag_drop.saturating_mul(weights.frag.into()); // 2^-16 of a milli and a sixteenth: a grain
-        let pack = pack.saturating_mul(weights.pack.into()).saturating_mul(MILLI) / 1000;
-        grain::floor(fill.saturating_add(frag).saturating_sub(pack), weights.bucket)
+        let open = if packed { self.total.saturating_sub(taken) } else { 0 };
+        grain::floor(self.weights.gain(fill, frag_drop, open), self.weights.bucket)
     }
 }

@@ -118,9 +118,7 @@ impl Table {
         })
     }
 
-    /// The charge for a lease that ends at `new` on a device whose slices end at `ends` (`now` where idle), in grains
-    /// of a slice: for each block of 2, 4 and 8 slices around the instance, its part of 8 slices times how much longer
-    /// it stays busy, a mean life at most.
+    /// What [`end_charge`] says of an instance of a profile at a start.
     #[must_use]
     pub fn end_charge(
         &self,
@@ -131,19 +129,31 @@ impl Table {
         mean_life_ms: u64,
     ) -> i64 {
         let (profile, start) = place;
-        let Some(taken) = self.layout.taken(profile, start) else { return 0 };
-        [2_u8, 4, 8].into_iter().fold(0_i64, |sum, block| {
-            let first = start - start % block;
-            let inside = (((1_u16 << block) - 1) << first) as u8;
-            if taken & !inside != 0 {
-                return sum;
-            }
-            let slices = usize::from(first)..usize::from(first + block).min(SLICES.into());
-            let last = ends.get(slices).and_then(|ends| ends.iter().max()).copied().unwrap_or(0);
-            let busy = longer(new, last, mean_life_ms).saturating_mul(weights.mig_end.into());
-            sum.saturating_add(busy.saturating_mul(block.into()) / i64::from(SLICES))
-        })
+        let taken = self.layout.taken(profile, start).unwrap_or(0);
+        end_charge(weights, taken, ends, new, mean_life_ms)
     }
+}
+
+/// The charge for a lease that ends at `new` on the slices `taken` of a device whose slices end at `ends` (`now` where
+/// idle), in grains of a slice: for each block of 2, 4 and 8 slices around the instance, its part of 8 slices times how
+/// much longer it stays busy, a mean life at most.
+#[must_use]
+pub fn end_charge(weights: &Weights, taken: u8, ends: &[u64; SLICES as usize], new: u64, mean_life_ms: u64) -> i64 {
+    if taken == 0 {
+        return 0;
+    }
+    let start = u8::try_from(taken.trailing_zeros()).unwrap_or(0);
+    [2_u8, 4, 8].into_iter().fold(0_i64, |sum, block| {
+        let first = start - start % block;
+        let inside = (((1_u16 << block) - 1) << first) as u8;
+        if taken & !inside != 0 {
+            return sum;
+        }
+        let slices = usize::from(first)..usize::from(first + block).min(SLICES.into());
+        let last = ends.get(slices).and_then(|ends| ends.iter().max()).copied().unwrap_or(0);
+        let busy = longer(new, last, mean_life_ms).saturating_mul(weights.mig_end.into());
+        sum.saturating_add(busy.saturating_mul(block.into()) / i64::from(SLICES))
+    })
 }
 
 /// How often each profile is asked for: parts of [`UNIT`], or nothing.

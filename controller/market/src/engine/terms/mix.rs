@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 use crate::engine::view::Want;
 
 /// What one arrival adds to its count: a count can be halved ten times before the last arrival is forgotten.
@@ -14,7 +16,7 @@ pub const MOST_KINDS: usize = 2048;
 const CROWDED: usize = 2 * MOST_KINDS;
 
 /// How often each want arrived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Mix {
     kinds: Vec<(Want, u64)>, // by want
     total: u64,

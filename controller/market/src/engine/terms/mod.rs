@@ -6,7 +6,7 @@
 //! on the fleet and on the placement's [`Group`] only. So an index keeps buckets by node and adds prices by group.
 
 mod device;
-mod draws;
+pub mod draws;
 pub mod ends;
 pub mod epochs;
 pub mod fill;
@@ -23,7 +23,7 @@ pub mod mix;
 pub mod pace;
 pub mod prices;
 pub mod stock;
-mod sums;
+pub mod sums;
 mod weights;
 
 use core::ops::Range;

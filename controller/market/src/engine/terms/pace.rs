@@ -1,5 +1,7 @@
 //! How fast work comes and how long it stays: what the slot price's horizon and the end charge are measured in.
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 /// Weight of the past: a new observation moves a mean by this part, and by its own share while there are fewer.
 const PAST: u64 = 1 << 10;
 /// Arrivals before a horizon is told.
@@ -8,7 +10,7 @@ const ENOUGH: u64 = 64;
 const PLACES: u32 = 8;
 
 /// A mean that forgets, of milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 struct Mean {
     count: u64,
     value: u64, // times 2^PLACES
@@ -29,7 +31,7 @@ impl Mean {
 }
 
 /// The learned pace of one fleet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Pace {
     last_ms: Option<u64>,
     gap: Mean,

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use borsh::{BorshDeserialize, BorshSerialize};
+
 use super::grain::MILLI;
 use super::group::Group;
 use super::ln::ln;
@@ -21,7 +23,7 @@ const FARTHEST: u64 = 1 << 14;
 const ROUNDS: usize = 20;
 
 /// The prices of the moment, in grains.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Prices {
     slot: [i64; SLOTS],
     model: [i64; MODELS], // per whole GPU

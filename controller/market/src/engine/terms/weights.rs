@@ -1,5 +1,7 @@
 //! Every weight of the objective, by name. All of them are integers; milli is a thousandth of a GPU.
 
+use super::grain::MILLI;
+
 /// How far ahead the slot price looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Horizon {
@@ -39,10 +41,8 @@ pub struct Weights {
     pub model_cap: u32,
     /// What the model price balances.
     pub capacity: Capacity,
-    /// Charge for keeping a device busy a mean life longer, in milli.
-    pub end_device: u32,
     /// Charge for keeping a node busy a mean life longer, in milli.
-    pub end_node: u32,
+    pub end: u32,
     /// Weight of fill-out on MIG devices, in tenths; the gradient has the rest.
     pub mig_fill: u32,
     /// Charge for keeping a whole MIG device busy a mean life longer, in milli of a memory slice.
@@ -50,6 +50,17 @@ pub struct Weights {
 }
 
 impl Weights {
+    /// What a node gains, in grains: `lost` milli less expected to stay unused, summed over the futures; `frag` less
+    /// fragmentation, in 2^-16 milli; and `open` milli left on it after the placement.
+    #[must_use]
+    pub fn gain(&self, lost: i64, frag: i64, open: u32) -> i64 {
+        // A sixteenth of the weight and one of the futures' sum: 2^-8 of a milli.
+        let fill = lost.saturating_mul(self.fill.into()).saturating_mul(MILLI >> 8);
+        let frag = frag.saturating_mul(self.frag.into()); // 2^-16 of a milli and a sixteenth: a grain
+        let pack = i64::from(open).saturating_mul(self.pack.into()).saturating_mul(MILLI) / 1000;
+        fill.saturating_add(frag).saturating_sub(pack)
+    }
+
     /// For work that departs: half fill-out and half gradient, some packing, steady prices, lease ends.
     pub const MARKET: Self = Self {
         fill: 8,
@@ -61,8 +72,7 @@ impl Weights {
         model: 400,
         model_cap: 1600,
         capacity: Capacity::Total,
-        end_device: 400,
-        end_node: 400,
+        end: 400,
         mig_fill: 7,
         mig_end: 1000,
     };
@@ -75,8 +85,7 @@ impl Weights {
         bucket: 80,
         horizon: Horizon::UntilFull,
         capacity: Capacity::Fillable,
-        end_device: 0,
-        end_node: 0,
+        end: 0,
         mig_end: 0,
         ..Self::MARKET
     };

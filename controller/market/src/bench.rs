@@ -1,0 +1,181 @@
+//! Scores the ways to place one member on one node: by the engine's terms under the learned mix. The scan and the index
+//! ask the same functions.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::cmp::Reverse;
+
+use selion_api::slice::{GpuSpec, NodeSpec};
+use selion_api::{MemberWant, Rate, Slot, TimeMs};
+
+use crate::busy::Busy;
+use crate::engine::terms::Group;
+use crate::engine::terms::fill::Fill;
+use crate::engine::terms::grain;
+use crate::engine::terms::stock::Stock;
+use crate::engine::view::{Shape, View, Want};
+use crate::geometry::{Fit, Use};
+use crate::learned::{Learned, mib, share_milli};
+use crate::scoring::{Mig, Scoring, WEIGHTS, left_of};
+
+/// Values that one look over the nodes remembers.
+const REMEMBERED: usize = 512;
+
+/// What a way to place a member is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// What its price depends on, with the shape.
+    pub group: Group,
+    pub shape: Shape,
+    /// What the node gains before prices and charges, the higher the better.
+    pub key: i32,
+    pub spot: Spot,
+    /// It is not the best of its kind on its node: it counts only after all that are.
+    pub spare: bool,
+}
+
+/// Where on a node a way is. Slices are taken only of a GPU of at most eight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Spot {
+    pub gpu_rank: u8,
+    pub start: u8,
+    pub slices: u8,
+}
+
+impl Spot {
+    /// As a number for the index: six bits for the GPU, three for the start, four for the slices.
+    pub fn note(self) -> u16 {
+        u16::from(self.gpu_rank & 63) << 7 | u16::from(self.start & 7) << 4 | u16::from(self.slices & 15)
+    }
+
+    pub fn noted(note: u16) -> Self {
+        let bits = |shift: u16, mask: u16| u8::try_from(note >> shift & mask).unwrap_or(0);
+        Self { gpu_rank: bits(7, 63), start: bits(4, 7), slices: bits(0, 15) }
+    }
+}
+
+/// What a way costs now by the prices of its model and slots, in the unit of its key.
+pub(crate) fn price(learned: &Learned, shape: Shape, group: Group) -> i32 {
+    let want = Want { shape, cpu: 0, ram: 0, models: u64::MAX };
+    grain::round(learned.prices.of_group(&want, group), WEIGHTS.bucket)
+}
+
+/// What a way costs for keeping its GPU and node busy until `end`, in the unit of its key: never less than 0.
+pub(crate) fn charge(learned: &Learned, busy: &Busy, (now, end): (TimeMs, TimeMs), shape: Shape, spot: Spot) -> i32 {
+    busy.charge((now, end), shape, spot, learned.pace.mean_life_ms()).max(0)
+}
+
+/// Marks all but the best way of each kind, two kinds at most, of the lowest ask on a node.
+pub(crate) fn choose<'a>(ways: impl Iterator<Item = (Rate, &'a mut Way)>) {
+    let mut ways: Vec<(Rate, &mut Way)> = ways.collect();
+    ways.sort_by_key(|(rate, way)| (*rate, Reverse(way.key), way.spot));
+    let least = ways.first().map(|(rate, _)| *rate);
+    let mut kinds: Vec<(Group, Shape)> = Vec::new();
+    for (rate, way) in &mut ways {
+        let kind = (way.group, way.shape);
+        way.spare = Some(*rate) != least || kinds.contains(&kind) || kinds.len() >= 2;
+        if !way.spare {
+            kinds.push(kind);
+        }
+    }
+}
+
+/// One node for one member.
+pub(crate) struct Bench<'a> {
+    pub scoring: &'a Scoring,
+    pub learned: &'a Learned,
+    pub desk: &'a RefCell<Option<Fill>>,
+    pub spec: &'a NodeSpec,
+    /// What is taken on each GPU, in the order of the spec.
+    pub uses: Vec<Use<'a>>,
+    /// CPU, in thousandths of a core, and memory, in bytes, that are left.
+    pub beside: (u64, u64),
+    pub want: &'a MemberWant,
+}
+
+impl Bench<'_> {
+    /// What a way is worth that `fit` says.
+    pub fn way(&self, gpu_rank: usize, fit: &Fit) -> Option<Way> {
+        let (gpu, used) = (self.spec.gpus.get(gpu_rank)?, self.uses.get(gpu_rank)?);
+        let spot = Spot { gpu_rank: u8::try_from(gpu_rank).unwrap_or(u8::MAX), start: 0, slices: 0 };
+        let model = self.learned.model(&gpu.model);
+        let opened = u8::from(*used == Use::Idle);
+        if let Slot::Mig { start, size, .. } = fit.slot {
+            let key = self.mig_key(gpu, used, fit);
+            let few = gpu.mig.as_ref().is_some_and(|table| table.mem_slices <= 8);
+            let spot = Spot { start, slices: if few { size } else { 0 }, ..spot };
+            let shape = Shape::Mig { table: 0, profile: 0 };
+            return Some(Way { group: Group::of(model, 0, opened), shape, key, spot, spare: false });
+        }
+        let mut after = used.clone();
+        after.take(gpu, &fit.slot);
+        let shape = match fit.slot {
+            Slot::Share { compute_permille, mem_bytes } => Shape::Share(share_milli(gpu, compute_permille, mem_bytes)),
+            Slot::Whole | Slot::Mig { .. } => Shape::Whole(1),
+        };
+        let rest = left_of(gpu, &after);
+        let (stock, gain) = self.gain(gpu_rank, model, rest)?;
+        // Nothing else can stand on it as MIG then.
+        let mig = gpu.mig.as_ref().filter(|_| opened > 0).map(|table| self.mig(table));
+        let gain = gain.saturating_sub(mig.map_or(0, |mig| mig.part));
+        let key = grain::floor(gain, WEIGHTS.bucket);
+        Some(Way { group: Group::of(model, stock.full, opened), shape, key, spot, spare: false })
+    }
+
+    fn mig(&self, table: &selion_api::slice::MigTable) -> Arc<Mig> {
+        self.scoring.mig(table, self.learned)
+    }
+
+    /// In thousandths of a slice. Where masks are too wide for tables: what becomes impossible, in slices.
+    fn mig_key(&self, gpu: &GpuSpec, used: &Use<'_>, fit: &Fit) -> i32 {
+        let mut after = used.clone();
+        after.take(gpu, &fit.slot);
+        let mask = |used: &Use<'_>| match used {
+            Use::Mig(used) => used.mask,
+            _ => 0,
+        };
+        let worth = gpu.mig.as_ref().and_then(|table| self.mig(table).worth(mask(used), mask(&after)));
+        worth.map_or_else(
+            || i32::try_from(fit.frag).unwrap_or(i32::MAX).saturating_neg(),
+            |worth| grain::floor(worth, 1),
+        )
+    }
+
+    /// What is left on the node's GPUs of that model, and what it gains, in grains, if `rest` is left of one of them.
+    fn gain(&self, gpu_rank: usize, model: u8, rest: u16) -> Option<(Stock, i64)> {
+        let mut left = Vec::new();
+        let mut at = 0;
+        for (rank, (gpu, used)) in self.spec.gpus.iter().zip(&self.uses).enumerate() {
+            if rank == gpu_rank {
+                at = left.len();
+            }
+            if self.learned.model(&gpu.model) == model {
+                left.push(left_of(gpu, used));
+            }
+        }
+        let (cpu, ram) = self.beside;
+        let view = |cpu: u64, ram: u64, left: &[u16]| {
+            let cpu = u32::try_from(cpu).unwrap_or(u32::MAX);
+            Stock::of(&View { model, cpu, ram: mib(ram), left })
+        };
+        let before = view(cpu, ram, &left);
+        *left.get_mut(at)? = rest;
+        let cpu = cpu.saturating_sub(self.want.cpu_milli.into());
+        let after = view(cpu, ram.saturating_sub(self.want.ram_bytes), &left);
+        Some((before, self.worth(&before, &after)))
+    }
+
+    /// What going from one stock to the other gains, in grains: the drop of what is expected to stay unused, the drop of
+    /// fragmentation, less what is left open.
+    fn worth(&self, before: &Stock, after: &Stock) -> i64 {
+        let Some(tables) = self.scoring.tables() else {
+            return 0;
+        };
+        let mut desk = self.desk.borrow_mut();
+        let fill = desk.get_or_insert_with(|| tables.fill.sharing(REMEMBERED));
+        let lost = i64::from(fill.lost(before)).saturating_sub(fill.lost(after).into());
+        let drop = tables.frag.value(before).saturating_sub(tables.frag.value(after));
+        WEIGHTS.gain(lost, drop, after.total())
+    }
+}

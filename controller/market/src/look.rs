@@ -1,0 +1,160 @@
+//! A look at one node: the ways to place a member on it, each with its score, and the few nodes at which a search has to
+//! look where the index has looked already.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use selion_api::slice::{GpuSpec, NodeSpec};
+use selion_api::{GpuId, MemberWant, NodeId, Reason, Slot, TimeMs};
+
+use crate::bench::{self, Bench, Way};
+use crate::busy::Busy;
+use crate::geometry;
+use crate::money;
+use crate::place::{Fitting, Machine, Miss, Placed, Room, Scan, Score, Stage, World, any_or, miss};
+use crate::state::Node;
+
+/// What a GPU says, or a node without any: every way to place the member on it, or what it misses.
+pub(crate) type Verdict = (Option<GpuId>, Result<Vec<Placed>, Miss>);
+
+impl World<'_> {
+    /// What [`Self::scan`] finds, by a look at the nodes that the index names and those that the search itself changed.
+    /// The best choices are on so many of the best nodes. `None` if the index has not looked, or nothing fits.
+    pub(crate) fn scan_few(&self, rank: u16, want: &MemberWant, fresh: bool, keep: usize) -> Option<Scan> {
+        if !self.is_first_run() || self.without.is_some() || self.any_slice || self.among.is_some() {
+            return None;
+        }
+        let found = self.state.finder.found(self.state, self.room, self.request, want)?;
+        let mut changed: BTreeSet<NodeId> = self.placed.iter().map(|placed| placed.node).collect();
+        changed.extend(self.also.iter().map(|(node, _)| *node));
+        let mut nodes: Vec<NodeId> = found.nodes().filter(|id| !changed.contains(id)).take(keep).collect();
+        if nodes.len() < keep && !found.is_all() {
+            return None;
+        }
+        let gpus = found.gpus();
+        let same = |id: &NodeId| want.node.is_none_or(|only| only == *id);
+        let unused = |id: &NodeId| !fresh || self.placed.iter().all(|placed| placed.node != *id);
+        let before: usize = nodes.iter().chain(&changed).map(|id| found.gpus_on(*id)).sum();
+        nodes.extend(changed.into_iter().filter(|id| same(id) && unused(id)));
+        let mut scan = Scan { best: Vec::new(), gpus: gpus.saturating_sub(before), miss: None };
+        for id in nodes {
+            let node = self.state.nodes.get(&id)?;
+            self.look_at(id, node, rank, want, &mut |_, verdict| {
+                if let Ok(choices) = verdict {
+                    scan.take(choices, keep);
+                }
+            });
+        }
+        (!scan.best.is_empty()).then_some(scan)
+    }
+
+    /// Judges every GPU of a node that has the model asked for, and scores what fits.
+    pub(crate) fn look_at(
+        &self,
+        id: NodeId,
+        node: &Node,
+        rank: u16,
+        want: &MemberWant,
+        tell: &mut dyn FnMut(Option<GpuId>, Result<Vec<Placed>, Miss>),
+    ) {
+        let busy = (self.room == Room::Now).then(|| self.busy(id, node));
+        for (gpu, mut verdict) in self.ways(id, node, rank, want) {
+            for placed in verdict.iter_mut().flatten() {
+                placed.score.worth = Reverse(self.worth(&placed.way, busy.as_ref()));
+                placed.score.spare = placed.way.spare;
+            }
+            tell(gpu, verdict);
+        }
+    }
+
+    /// When the request ends at the latest, if it is placed now.
+    pub(crate) fn times(&self) -> (TimeMs, TimeMs) {
+        (self.state.now, money::latest_end(self.state, self.request, self.state.now))
+    }
+
+    /// Known ends on the node, those of the gang's other members among them.
+    fn busy(&self, id: NodeId, node: &Node) -> Busy {
+        let mut busy = Busy::of(self.state, node);
+        for placed in self.placed.iter().filter(|placed| placed.node == id) {
+            if let Some(spec) = &node.spec {
+                busy.take(spec, placed.gpu, &placed.slot, self.times().1);
+            }
+        }
+        busy
+    }
+
+    fn worth(&self, way: &Way, busy: Option<&Busy>) -> i32 {
+        let learned = &self.state.learned;
+        let charge = busy.map_or(0, |busy| bench::charge(learned, busy, self.times(), way.shape, way.spot));
+        way.key.saturating_sub(bench::price(learned, way.shape, way.group)).saturating_sub(charge)
+    }
+
+    /// Judges every GPU of a node that has the model asked for; scores are still to be made of the ways.
+    pub(crate) fn ways(&self, id: NodeId, node: &Node, rank: u16, want: &MemberWant) -> Vec<Verdict> {
+        let Some(spec) = &node.spec else {
+            let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
+            return alloc::vec![(None, Err(miss(Stage::Unknown, reason, 0, 0)))];
+        };
+        if !self.is_in_region(spec) {
+            return Vec::new();
+        }
+        let machine = self.machine(id, node, rank);
+        let mut bench: Option<Bench<'_>> = None;
+        let mut verdicts = Vec::new();
+        for (gpu_rank, gpu) in spec.gpus.iter().enumerate() {
+            if want.gpu.is_some_and(|only| only != gpu.gpu) || !any_or(&want.models, &gpu.model) {
+                continue;
+            }
+            let judge = |want: &MemberWant| self.judge(node, spec, &machine, gpu, want);
+            let mut verdict = judge(want);
+            if self.any_slice {
+                for slice in geometry::slices(gpu) {
+                    verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
+                }
+            }
+            let verdict = verdict.map(|spot| {
+                let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
+                self.placed_on(bench, (id, rank), (gpu_rank, gpu), spot)
+            });
+            verdicts.push((Some(gpu.gpu), verdict));
+        }
+        let placed = verdicts.iter_mut().filter_map(|(_, verdict)| verdict.as_mut().ok()).flatten();
+        bench::choose(placed.map(|placed| (placed.rate, &mut placed.way)));
+        verdicts
+    }
+
+    fn bench<'s>(&'s self, spec: &'s NodeSpec, machine: &Machine<'s>, want: &'s MemberWant) -> Bench<'s> {
+        let [cpu, ram, ..] = spec.beside();
+        let [used_cpu, used_ram, ..] = machine.beside;
+        Bench {
+            scoring: &self.scoring,
+            learned: &self.state.learned,
+            desk: &self.desk,
+            spec,
+            uses: spec.gpus.iter().map(|gpu| machine.use_of(gpu)).collect(),
+            beside: (cpu.saturating_sub(used_cpu), ram.saturating_sub(used_ram)),
+            want,
+        }
+    }
+
+    fn placed_on(
+        &self,
+        bench: &Bench<'_>,
+        (node, rank): (NodeId, u16),
+        (gpu_rank, gpu): (usize, &GpuSpec),
+        spot: Fitting,
+    ) -> Vec<Placed> {
+        let Fitting { ways, class, provider, port } = spot;
+        let placed = ways.into_iter().filter_map(|fit| {
+            let way = bench.way(gpu_rank, &fit)?;
+            let start = match fit.slot {
+                Slot::Mig { start, .. } => start,
+                Slot::Whole | Slot::Share { .. } => 0,
+            };
+            let score = Score { rate: fit.rate, spare: false, worth: Reverse(0), node, gpu_rank, start };
+            Some(Placed { rank, node, provider, gpu: gpu.gpu, slot: fit.slot, class, rate: fit.rate, port, score, way })
+        });
+        placed.collect()
+    }
+}

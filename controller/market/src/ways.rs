@@ -1,0 +1,128 @@
+//! The market's nodes as the engine's index sees them: groups, keys and charges of one want.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use selion_api::{MemberWant, NodeId, Rate};
+
+use crate::bench;
+use crate::busy::Busy;
+use crate::engine::index::{Entry, Judge, KEYS, MAX_GROUP, Ways};
+use crate::engine::terms::Group;
+use crate::engine::view::Shape;
+use crate::place::{Placed, World};
+
+/// Most different asks for one want: each is a group, and their order has to fit above the keys of an [`Entry`].
+pub(crate) const RATES: usize = 2000;
+/// Binary digits of a key, of its price and charge with it.
+const KEY_BITS: u32 = 20;
+
+/// What ways on different nodes share: the ask, and what their price depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind {
+    pub rate: Rate,
+    pub group: Group,
+    pub shape: Shape,
+}
+
+/// What is noted for one class beside the index.
+#[derive(Default)]
+pub(crate) struct Book {
+    /// Kinds by group.
+    kinds: Vec<Kind>,
+    /// Groups by kind.
+    groups: BTreeMap<Kind, u16>,
+    /// By group: how many asks are lower, above the bits of a key.
+    pub offsets: Vec<i32>,
+    /// By rank: on how many GPUs it fits.
+    pub gpus: Vec<u8>,
+    pub sum: usize,
+    /// A score did not fit into a key: this want is looked for everywhere.
+    pub beyond: bool,
+}
+
+impl Book {
+    pub fn group(&mut self, kind: Kind) -> Option<u16> {
+        if let Some(known) = self.groups.get(&kind) {
+            return Some(*known);
+        }
+        let next = u16::try_from(self.kinds.len()).ok().filter(|next| *next < MAX_GROUP)?;
+        let mut rates: Vec<Rate> = self.kinds.iter().map(|kind| kind.rate).chain([kind.rate]).collect();
+        rates.sort_unstable();
+        rates.dedup();
+        if rates.len() > RATES {
+            return None;
+        }
+        self.kinds.push(kind);
+        self.groups.insert(kind, next);
+        let lower = |kind: &Kind| rates.partition_point(|rate| *rate < kind.rate);
+        self.offsets =
+            self.kinds.iter().map(|kind| i32::try_from(lower(kind) << KEY_BITS).unwrap_or(i32::MAX)).collect();
+        Some(next)
+    }
+
+    fn entry(&mut self, placed: &Placed) -> Option<Entry> {
+        let way = &placed.way;
+        let key = Some(way.key).filter(|key| KEYS.contains(key))?;
+        let group = self.group(Kind { rate: placed.rate, group: way.group, shape: way.shape })?;
+        Some(Entry { group, key, note: way.spot.note() })
+    }
+
+    fn count(&mut self, rank: u32, gpus: u8) {
+        let at = rank as usize;
+        if self.gpus.len() <= at {
+            self.gpus.resize(at + 1, 0);
+        }
+        if let Some(old) = self.gpus.get_mut(at) {
+            self.sum = (self.sum + usize::from(gpus)).saturating_sub(usize::from(*old));
+            *old = gpus;
+        }
+    }
+}
+
+/// Judges the market's nodes for one want.
+pub(crate) struct Looking<'a> {
+    pub world: World<'a>,
+    pub want: (u16, &'a MemberWant),
+    pub ids: &'a [NodeId],
+    pub book: &'a mut Book,
+}
+
+impl Looking<'_> {
+    /// What a way costs for the end of the request.
+    pub fn charge(&self, busy: &mut [Option<Busy>], rank: u32, entry: Entry) -> i32 {
+        let (at, state) = (rank as usize, self.world.state);
+        let (Some(busy), Some(kind)) = (busy.get_mut(at), self.book.kinds.get(usize::from(entry.group))) else {
+            return 0;
+        };
+        let node = || self.ids.get(at).and_then(|id| state.nodes.get(id));
+        let busy = busy.get_or_insert_with(|| node().map(|node| Busy::of(state, node)).unwrap_or_default());
+        let spot = bench::Spot::noted(entry.note);
+        bench::charge(&state.learned, busy, self.world.times(), kind.shape, spot)
+    }
+}
+
+impl Judge for Looking<'_> {
+    fn ways(&mut self, _: u32, rank: u32) -> Ways {
+        let (member, want) = self.want;
+        let node = self.ids.get(rank as usize).filter(|id| want.node.is_none_or(|only| only == **id));
+        let node = node.and_then(|id| Some((*id, self.world.state.nodes.get(id)?)));
+        let verdicts = node.map(|(id, node)| self.world.ways(id, node, member, want)).unwrap_or_default();
+        let able = verdicts.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
+        self.book.count(rank, u8::try_from(able.clone().count()).unwrap_or(u8::MAX));
+        let mut ways = [None; 2];
+        for (way, placed) in ways.iter_mut().zip(able.flatten().filter(|placed| !placed.way.spare)) {
+            *way = self.book.entry(placed);
+            self.book.beyond |= way.is_none();
+        }
+        ways
+    }
+
+    fn offset(&self, _: u32, group: u16) -> i32 {
+        let at = usize::from(group);
+        let (Some(offset), Some(kind)) = (self.book.offsets.get(at), self.book.kinds.get(at)) else {
+            return i32::MAX;
+        };
+        offset.saturating_add(bench::price(&self.world.state.learned, kind.shape, kind.group))
+    }
+}
