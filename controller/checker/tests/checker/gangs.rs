@@ -49,8 +49,9 @@ fn a_member_outside_the_region_rack_or_node_is_seen() {
         (Within::Node, vec![], vec![2, 3, 4]),
         (Within::Pool, vec![2, 3, 4], vec![]),
     ] {
-        let (tape, id) = granted(asked(2, within, 2));
+        let (mut tape, id) = granted(asked(2, within, 2));
         assert_eq!(tape.findings(), []);
+        moved(tape.grant(id, 0).1, 1);
         for node in may {
             let mut tape = tape.clone();
             moved(tape.grant(id, 1).1, node);
@@ -94,9 +95,9 @@ fn a_run_that_leaves_a_rank_out_is_seen() {
     let (mut tape, id) = granted(asked(3, Within::Pool, 1));
     let (entry, grant) = tape.grant(id, 1);
     grant.member = 2;
-    let last =
-        |effect: &Effect| matches!(effect, Effect::Granted(grant) if grant.lease == id && grant.gpu == gpu_id(1, 2));
-    let at = tape.find(last).1;
+    // The third member's own grant comes after the one that now bears its rank.
+    let third = |effect: &Effect| matches!(effect, Effect::Granted(grant) if grant.lease == id && grant.member == 2);
+    let at = tape.0[entry].effects.iter().rposition(third).unwrap();
     tape.0[entry].effects.remove(at);
     tape.caught(Rule::Gang, entry);
 }

@@ -105,21 +105,22 @@ fn grouped(jobs: Vec<Job>, gpus: u16, groups: &[(&str, u32, u16)]) -> Vec<GroupR
     go(&Setup { policy, ..setup(jobs, 1, gpus) }).groups
 }
 
-/// The firm, that holds less, comes before the lab: they wait 3 h and 5 h. Guaranteed three of the four GPUs, or with
-/// three times the weight, the lab comes first.
+/// The firm, that holds less, comes before the lab: they wait 3 h and 5 h. With three times the weight the lab comes
+/// first. Guaranteed three of the four GPUs it does not wait at all: what the rest holds is stopped for it, and starts
+/// again when the rest's other job has ended.
 #[test]
 fn a_quota_and_a_weight_move_the_wait_from_one_group_to_the_other() {
     let waits = |groups: &[(&str, u32, u16)]| -> Vec<(String, f64)> {
         let told = grouped(two_groups(), 4, groups);
         told.into_iter().map(|group| (group.path, group.wait_min.expect("all started").max / 60.0)).collect()
     };
-    let told = |firm: f64, lab: f64| {
-        [("firm", firm), ("lab", lab), ("rest", 1.0)].map(|(path, wait)| (path.to_owned(), wait)).to_vec()
+    let told = |firm: f64, lab: f64, rest: f64| {
+        [("firm", firm), ("lab", lab), ("rest", rest)].map(|(path, wait)| (path.to_owned(), wait)).to_vec()
     };
-    assert_eq!(waits(&[]), told(3.0, 5.0));
-    assert_eq!(waits(&[("lab", 1, 750)]), told(5.0, 3.0));
-    assert_eq!(waits(&[("lab", 1, 749)]), told(3.0, 5.0), "a third GPU is more than that");
-    assert_eq!(waits(&[("lab", 3, 0)]), told(5.0, 3.0));
+    assert_eq!(waits(&[]), told(3.0, 5.0, 1.0));
+    assert_eq!(waits(&[("lab", 1, 750)]), told(4.0, 0.0, 2.0));
+    assert_eq!(waits(&[("lab", 1, 749)]), told(3.0, 5.0, 1.0), "a third GPU is more than that");
+    assert_eq!(waits(&[("lab", 3, 0)]), told(5.0, 3.0, 1.0));
 }
 
 #[test]
