@@ -116,8 +116,9 @@ mod tests {
         serde_json::from_value(serde_json::json!({
             "node": NodeId([7; 20]), "provider": selion_api::Account([8; 20]), "schedulable": linked,
             "reason": (!linked).then_some(Reason::NodeLost), "linked": linked, "paused": false, "since_ms": 0,
-            "last_seq": 0, "sandbox": null, "address": "", "region": "", "cpu_milli": 1, "cpu_milli_used": 0,
-            "ram_bytes": 1, "ram_bytes_used": 0, "gpus": [gpu]
+            "last_seq": 0, "sandbox": null, "address": "", "region": "", "rack": "", "cpu_milli": 1, "cpu_milli_used": 0,
+            "ram_bytes": 1, "ram_bytes_used": 0, "disk_bytes": 0, "disk_bytes_used": 0, "net_mbps": 0,
+            "net_mbps_used": 0, "gpus": [gpu]
         }))
         .unwrap()
     }

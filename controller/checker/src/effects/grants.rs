@@ -131,11 +131,11 @@ impl Entry<'_> {
         self.tell(Some(gang.lease), one);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
-        self.tell(Some(gang.lease), delays);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
         for (id, need, have) in passed {
             self.tell(Some(id), Err(Broken { rule: Rule::Order, need: shown(need), have: shown(have) }));
         }
+        self.tell(Some(gang.lease), delays);
         self.at = now_at;
     }
 }
