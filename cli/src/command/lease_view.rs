@@ -13,7 +13,11 @@ use crate::unit::{show_duration, show_elapsed, show_money, show_time};
 pub fn list(out: Output, leases: &[Lease]) -> String {
     let rows = leases.iter().map(|lease| {
         let slices = lease.wants.first().map(|want| show_want(&want.slice)).unwrap_or_default();
-        let slices = if lease.wants.len() > 1 { format!("{} x {slices}", lease.wants.len()) } else { slices };
+        let slices = match (lease.members.len(), lease.wants.len()) {
+            (_, 0 | 1) => slices,
+            (has, asked) if has > 0 && has < asked => format!("{has} of {asked} x {slices}"),
+            (_, asked) => format!("{asked} x {slices}"),
+        };
         let why = match (&lease.waiting, lease.reason) {
             (Some(waiting), _) => format!("{}, position {}", waiting.reason, waiting.position),
             (None, Some(reason)) => reason.to_string(),
