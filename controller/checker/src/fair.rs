@@ -1,10 +1,10 @@
 //! Whose turn it is by fairness: of two renters the one who comes first. One place.
 //!
-//! Weighted dominant resource fairness: of GPU work, GPU memory and what stands beside GPUs the largest part of the fleet that a renter
-//! holds, divided by his weight, in 2^-40. Between renters of one group that decides. What a group counts as hangs on
-//! which of its renters can get something now, and that is the engine's affair: here it is only known who waits, so for
-//! groups a least and a most is worked out, and a group comes before another if its most is below the other's least.
-//! Where past use counts, only quotas are judged.
+//! Weighted dominant resource fairness: of GPU work, GPU memory and what stands beside GPUs the largest part of the fleet
+//! that a renter holds, divided by his weight, in 2^-40. Between renters of one group that decides. What a group counts
+//! as hangs on which of its renters can get something now, and that is the engine's affair: here it is only known who
+//! waits, so for groups a least and a most is worked out, and a group comes before another if its most is below the
+//! other's least. Where past use counts, only quotas are judged.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -76,7 +76,7 @@ pub(crate) enum Between {
 }
 
 /// The paths of a group and of those above it, the top one first.
-fn paths(path: &str) -> Vec<String> {
+pub(crate) fn paths(path: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in path.split('/').filter(|name| !name.is_empty()).take(DEEPEST) {
         let next = all.last().map_or_else(|| name.into(), |above| [above.as_str(), name].join("/"));

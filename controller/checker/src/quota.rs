@@ -1,4 +1,5 @@
-//! Guaranteed quotas, added up from what stands on the machines. They say who may be stopped for a lease of its own class.
+//! Guaranteed quotas, added up from what stands on the machines. They say who may be stopped for a lease of its own
+//! class.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -9,29 +10,20 @@ use selion_market::Policy;
 
 use crate::bundle::bundle;
 use crate::check::Checker;
-use crate::fair::Shares;
+use crate::fair::{Shares, paths};
 use crate::fleet::Run;
 use crate::leases::Lease;
-
-/// Most names of a path.
-const MAX_DEPTH: usize = 3;
 
 /// The groups above an account, the top one first, by path.
 fn groups_of(policy: &Policy, account: Account) -> Vec<String> {
     let seat = policy.accounts.binary_search_by_key(&account, |seat| seat.account).ok();
     let group = seat.and_then(|at| policy.accounts.get(at)).map_or("", |seat| seat.group.as_str());
-    whole_path(group)
-}
-
-/// A path and those of the groups above it, the top one first.
-fn whole_path(group: &str) -> Vec<String> {
-    let names: Vec<&str> = group.split('/').filter(|name| !name.is_empty()).take(MAX_DEPTH).collect();
-    (1..=names.len()).map(|many| names.iter().take(many).copied().collect::<Vec<&str>>().join("/")).collect()
+    paths(group)
 }
 
 /// Quotas by path, in permille; of a path that is listed twice the last one counts.
 fn quotas(policy: &Policy) -> BTreeMap<String, u128> {
-    let listed = policy.groups.iter().filter_map(|group| Some((whole_path(&group.path).pop()?, group.quota_permille)));
+    let listed = policy.groups.iter().filter_map(|group| Some((paths(&group.path).pop()?, group.quota_permille)));
     listed.map(|(path, quota)| (path, quota.into())).collect()
 }
 

@@ -81,8 +81,8 @@ pub struct Place {
     pub effect: Fragmentation,
 }
 
-/// What a slice takes from those who come after it, on its GPU. The measure knows nothing of
-/// what is asked for, which the market's own score goes by: memory slices' worth of legal MIG placements. A GPU without MIG has none, so nothing of it is destroyed.
+/// What a slice takes from those who come after it, on its GPU: memory slices' worth of legal MIG placements. A GPU
+/// without MIG has none, so nothing of it is destroyed. The market's own score goes by what is asked for; this does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragmentation {
     /// Memory slices' worth of placements that were possible before and are not any more, those that it takes itself

@@ -1,5 +1,6 @@
 //! Where members fit best, without looking at every node: the engine's index over the market's own nodes. The nodes
-//! that it names are those of [`World::scan`]'s best choices; it is kept beside the state, never written, and made anew at any time.
+//! that it names are those of [`World::scan`]'s best choices; it is kept beside the state, never written, and made anew
+//! at any time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -1,5 +1,5 @@
-//! Whose turn it is: repair of gangs that lost a place, then those within their guaranteed quota, then the least share in the
-//! tree of accounts, then the higher price, then age.
+//! Whose turn it is: repair of gangs that lost a place, then those within their guaranteed quota, then the least share
+//! in the tree of accounts, then the higher price, then age.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

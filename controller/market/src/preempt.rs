@@ -136,8 +136,8 @@ fn beside(state: &State, places: &[Placed], gone: &BTreeSet<LeaseId>) -> BTreeSe
 }
 
 impl Step<'_> {
-    /// Stops leases of lower classes, or beyond quotas, for `id`, which would start at `at` by waiting, if it then starts earlier. True if
-    /// any was stopped.
+    /// Stops leases of lower classes, or beyond quotas, for `id`, which would start at `at` by waiting, if it then starts
+    /// earlier. True if any was stopped.
     pub(crate) fn preempt(&mut self, id: LeaseId, at: TimeMs) -> bool {
         let Some(lease) = self.state.leases.get(&id) else {
             return false;
