@@ -125,9 +125,9 @@ pub struct Assignment {
     pub member: u16,
     /// How far to go.
     pub phase: Phase,
-    /// The GPU.
-    pub gpu: GpuId,
-    /// The place on it.
+    /// The GPUs, in the order of the node's spec. More than one only as a whole.
+    pub gpus: Vec<GpuId>,
+    /// The place on each of them.
     pub slot: Slot,
     /// CPU in thousandths of a core.
     pub cpu_milli: u32,
@@ -205,9 +205,9 @@ pub struct Report {
     pub attempt: u32,
     /// Rank of the member.
     pub member: u16,
-    /// The GPU that the node used.
-    pub gpu: GpuId,
-    /// The place on it.
+    /// The GPUs that the node used, as in the assignment.
+    pub gpus: Vec<GpuId>,
+    /// The place on each of them.
     pub slot: Slot,
     /// What happened.
     pub event: MemberEvent,

@@ -36,8 +36,10 @@ pub enum Constraint {
     Disk,
     /// Network bandwidth beside the slice. Without it: none.
     Net,
-    /// The slice. Without it: any that a GPU offers.
+    /// The slice. Without it: any that a GPU offers, for members of one GPU.
     Slice,
+    /// How many GPUs a member wants on one node. Without it: one, for each member.
+    Gpus,
     /// What other leases hold, and what is kept for a booked one. Without it: an empty fleet.
     Room,
 }
@@ -60,6 +62,7 @@ impl Constraint {
             Self::Disk => "disk",
             Self::Net => "net",
             Self::Slice => "slice",
+            Self::Gpus => "gpus",
             Self::Room => "room",
         }
     }

@@ -12,6 +12,8 @@ use crate::unit::{Amount, Rate};
 
 /// Most members of a gang.
 pub const MAX_MEMBERS: usize = 64;
+/// Most GPUs of one member.
+pub const MAX_GPUS: u16 = 16;
 /// Most models or regions that a request may name.
 pub const MAX_NAMES: usize = 16;
 /// Longest name of a model or region in bytes.
@@ -21,7 +23,7 @@ pub const MAX_DURATION_MS: u64 = 30 * 24 * crate::unit::MS_PER_HOUR;
 /// Longest wait for room: 7 days in milliseconds.
 pub const MAX_WAIT_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
 
-/// One member of a lease: one slice on one GPU.
+/// One member of a lease, which is one process: a slice on one GPU, or several whole GPUs of one model on one node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(
     feature = "wire",
@@ -31,13 +33,17 @@ pub const MAX_WAIT_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
 pub struct MemberWant {
     /// The slice.
     pub slice: SliceWant,
+    /// How many whole GPUs, 1 to [`MAX_GPUS`]. More than one only where the slice is the whole GPU: CUDA opens at most one
+    /// MIG instance in a process.
+    #[cfg_attr(feature = "wire", serde(default = "one"))]
+    pub gpus: u16,
     /// Only GPUs of one of these models; any if empty.
     #[cfg_attr(feature = "wire", serde(default))]
     pub models: Vec<String>,
     /// Only this node.
     #[cfg_attr(feature = "wire", serde(default))]
     pub node: Option<NodeId>,
-    /// Only this GPU.
+    /// Only this GPU. Not together with more than one.
     #[cfg_attr(feature = "wire", serde(default))]
     pub gpu: Option<GpuId>,
     /// CPU beside the slice, in thousandths of a core.
@@ -66,6 +72,7 @@ impl MemberWant {
     pub fn of(slice: SliceWant) -> Self {
         Self {
             slice,
+            gpus: 1,
             models: Vec::new(),
             node: None,
             gpu: None,
@@ -81,6 +88,11 @@ impl MemberWant {
     pub fn beside(&self) -> Beside {
         [self.cpu_milli.into(), self.ram_bytes, self.disk_bytes, self.net_mbps.into()]
     }
+}
+
+#[cfg(feature = "wire")]
+fn one() -> u16 {
+    1
 }
 
 /// CPU of a member that names none: half a core.
@@ -194,7 +206,7 @@ pub struct LeaseRequest {
     pub within: Within,
     /// Only nodes in one of these regions; any if empty.
     pub regions: Vec<String>,
-    /// Highest ask accepted for any member, per hour. `None`: any.
+    /// Highest ask accepted for any member, all its GPUs together, per hour. `None`: any.
     pub max_rate: Option<Rate>,
     /// Acceptable isolation classes, one bit each.
     pub classes: u8,
@@ -256,6 +268,21 @@ impl LeaseRequest {
         for member in &self.members {
             if !sound_names(&member.models) {
                 return Err(("models", "models are at most 16 different names of 1 to 64 bytes"));
+            }
+            if !(1..=MAX_GPUS).contains(&member.gpus) {
+                return Err(("gpus", "gpus of a member is 1 to 16"));
+            }
+            if member.gpus > 1 && member.slice != SliceWant::Whole {
+                return Err((
+                    "gpus",
+                    "only whole GPUs go together in one member: use several members for other slices",
+                ));
+            }
+            if member.gpus > 1 && member.gpu.is_some() {
+                return Err((
+                    "gpu",
+                    "a member of several GPUs cannot be pinned to one: pin its node, or use several members",
+                ));
             }
             match &member.slice {
                 SliceWant::Share { compute_permille, mem_bytes } => {
@@ -376,7 +403,7 @@ pub struct BillLine {
     pub renter: Account,
     /// Who earns.
     pub provider: Account,
-    /// The ask, frozen at the grant.
+    /// The ask, frozen at the grant: of all its GPUs together.
     pub rate: Rate,
     /// Milliseconds billed: the node's signed meter, capped by the log's interval.
     pub billable_ms: u64,
@@ -387,6 +414,36 @@ pub struct BillLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn several_gpus_are_whole_ones_at_most_sixteen_and_not_pinned() {
+        let request = |member: MemberWant| LeaseRequest {
+            renter: Account::ZERO,
+            idem: Hash32::ZERO,
+            members: alloc::vec![member],
+            min_members: 1,
+            min_nodes: 1,
+            within: Within::Pool,
+            regions: Vec::new(),
+            max_rate: None,
+            classes: 1,
+            duration_ms: 1,
+            wait_ms: 0,
+            on_node_loss: OnNodeLoss::End,
+            work: Hash32::ZERO,
+            datasets: Vec::new(),
+            priority: Priority::Standard,
+        };
+        let fault = |member| request(member).check().err().map(|(field, _)| field);
+        let whole = |gpus| MemberWant { gpus, ..MemberWant::of(SliceWant::Whole) };
+        assert_eq!([fault(whole(1)), fault(whole(8)), fault(whole(MAX_GPUS))], [None; 3]);
+        assert_eq!((fault(whole(0)), fault(whole(MAX_GPUS + 1))), (Some("gpus"), Some("gpus")));
+        let share = MemberWant::of(SliceWant::Share { compute_permille: 500, mem_bytes: 1 });
+        assert_eq!(fault(share.clone()), None);
+        assert_eq!(fault(MemberWant { gpus: 2, ..share }), Some("gpus"));
+        let pinned = |gpus| MemberWant { gpu: Some(GpuId([1; 16])), ..whole(gpus) };
+        assert_eq!((fault(pinned(1)), fault(pinned(2))), (None, Some("gpu")));
+    }
 
     #[test]
     fn firm_stands_above_standard_and_standard_above_interruptible() {

@@ -81,7 +81,7 @@ reasons! {
     211 UnknownNode "unknown_node" "No provider registered this node."
     212 SpecMismatch "spec_mismatch" "The agent's hardware is not the one of its offer on chain."
     213 StaleReport "stale_report" "The report carries an old fence, an old sequence number or an old attempt."
-    214 NotAssigned "not_assigned" "The report names a lease, a GPU or a slice that the node was not given."
+    214 NotAssigned "not_assigned" "The report names a lease, GPUs or a slice that the node was not given."
     215 StopUnconfirmed "stop_unconfirmed" "The agent did not confirm the stop before its deadline."
     216 StakeTooLow "stake_too_low" "The owner's stake is below the pool's minimum."
     301 NoMatchingSlice "no_matching_slice" "No node of the pool offers such a slice."
@@ -96,6 +96,7 @@ reasons! {
     310 KeptForBooking "kept_for_booking" "There is room now, but another lease is booked on it before this one would end."
     311 Preempted "preempted" "A lease of a higher class needed the room; billed up to the stop."
     312 QuotaReclaimed "quota_reclaimed" "A group below its guaranteed quota needed the room; billed up to the stop."
+    313 TooFewGpus "too_few_gpus" "No node of the pool has so many matching GPUs of one model."
     401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
     402 ChainBroken "chain_broken" "A reorganisation went deeper than the pool's finality rule; no new grants."
 }

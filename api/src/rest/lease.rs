@@ -42,7 +42,7 @@ pub struct NewLease {
     /// Only nodes in one of these regions; any if empty.
     #[serde(default)]
     pub regions: Vec<String>,
-    /// Highest ask accepted for any member, token base units per hour.
+    /// Highest ask accepted for any member, all its GPUs together, token base units per hour.
     #[serde(default)]
     pub max_rate: Option<Rate>,
     /// Acceptable isolation classes; all if absent.
@@ -146,13 +146,13 @@ pub struct LeaseMember {
     pub rank: u16,
     /// Node.
     pub node: NodeId,
-    /// GPU.
-    pub gpu: GpuId,
-    /// Place on it.
+    /// Its GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// Place on each of them.
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask, frozen at the grant.
+    /// The ask, frozen at the grant: of all its GPUs together.
     pub rate: Rate,
     /// Where this member is reached by its peers.
     pub address: String,
@@ -240,11 +240,11 @@ pub struct Candidate {
     pub member: u16,
     /// Node.
     pub node: NodeId,
-    /// GPU.
-    pub gpu: GpuId,
-    /// The slot it could give now.
+    /// The GPU that was judged. Of a member of several GPUs those that it could have; none if they are too few.
+    pub gpus: Vec<GpuId>,
+    /// The slot it could give now, on each of them.
     pub slot: Option<Slot>,
-    /// The ask.
+    /// The ask, of all of them together.
     pub rate: Option<Rate>,
     /// Why it could not, if it could not.
     pub reason: Option<Reason>,
@@ -264,7 +264,7 @@ pub struct PlacementView {
     /// Why it has no places now; absent if it does not wait, if there is room for it, or if it would be too much work.
     #[serde(default)]
     pub shortfall: Option<Shortfall>,
-    /// Every GPU of the pool, judged for every different member.
+    /// Every GPU of the pool, judged for every different member; for one of several GPUs every node, by model.
     pub candidates: Vec<Candidate>,
 }
 

@@ -58,15 +58,15 @@ pub struct QuotedPlace {
     pub node: NodeId,
     /// Its owner.
     pub provider: Account,
-    /// GPU.
-    pub gpu: GpuId,
-    /// Place on it.
+    /// Its GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// Place on each of them.
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask.
+    /// The ask, of all its GPUs together.
     pub rate: Rate,
-    /// What it does to what others could still be given on that GPU.
+    /// What it does to what others could still be given on those GPUs: sums over them.
     pub fragmentation: FragmentationView,
 }
 

@@ -3,10 +3,10 @@
 use alloc::collections::BTreeSet;
 
 use selion_api::lease::Beside;
-use selion_api::{GpuSpec, LeaseRequest, MemberWant, Slot};
+use selion_api::{GpuSpec, LeaseRequest, MemberWant, NodeSpec, Slot};
 
 use crate::fit;
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Taken};
 
 /// The whole, in which parts are counted.
 const ONE: u128 = 1 << 40;
@@ -24,6 +24,15 @@ pub(crate) fn add(to: &mut Bundle, more: Bundle) {
 pub(crate) fn bundle(gpu: Option<&GpuSpec>, slot: &Slot, beside: Beside) -> Bundle {
     let (work, memory) = gpu.map_or((0, 0), |gpu| fit::takes(gpu, slot));
     with([work, memory], beside)
+}
+
+/// What is taken on a machine.
+pub(crate) fn held(spec: Option<&NodeSpec>, taken: &Taken) -> Bundle {
+    let mut sum = with([0, 0], taken.beside);
+    for gpu in spec.into_iter().flat_map(|spec| &spec.gpus).filter(|gpu| taken.gpus.contains(&gpu.gpu)) {
+        add(&mut sum, bundle(Some(gpu), &taken.slot, Beside::default()));
+    }
+    sum
 }
 
 /// GPU work and GPU memory, and what stands beside.
@@ -50,7 +59,12 @@ fn member_size(fleet: &Fleet, want: &MemberWant) -> Option<Bundle> {
     let gpus = gpus.filter(|gpu| want.models.is_empty() || want.models.contains(&gpu.model));
     let slots = gpus.flat_map(|gpu| fit::answers_on(gpu, &want.slice).into_iter().map(move |slot| (gpu, slot)));
     let offered = slots.filter(|(gpu, slot)| fit::on_offer(gpu, slot).is_some());
-    let sizes: BTreeSet<Bundle> = offered.map(|(gpu, slot)| bundle(Some(gpu), &slot, want.beside())).collect();
+    let times = |amount: u128| amount.saturating_mul(want.gpus.into());
+    let size = |(gpu, slot): (&GpuSpec, Slot)| {
+        let (work, memory) = fit::takes(gpu, &slot);
+        with([times(work), times(memory)], want.beside())
+    };
+    let sizes: BTreeSet<Bundle> = offered.map(size).collect();
     sizes.first().copied().filter(|_| sizes.len() == 1)
 }
 

@@ -14,7 +14,7 @@ use selion_api::lease::{Beside, LeaseState};
 use selion_api::{Account, LeaseId, Slot, TimeMs};
 use selion_market::Policy;
 
-use crate::bundle::{Bundle, add, bundle, dominant, part, with};
+use crate::bundle::{self, Bundle, add, bundle, dominant, part, with};
 use crate::fleet::Fleet;
 use crate::leases::Lease;
 
@@ -121,8 +121,7 @@ impl Shares {
                 add(&mut shares.totals, with([0, 0], spec.beside()));
             }
             for taken in &machine.taken {
-                let gpu = machine.spec.iter().flat_map(|spec| &spec.gpus).find(|gpu| gpu.gpu == taken.gpu);
-                shares.take(taken.renter, bundle(gpu, &taken.slot, taken.beside));
+                shares.take(taken.renter, bundle::held(machine.spec.as_ref(), taken));
                 let forgotten = leases
                     .get(&taken.run.0)
                     .is_none_or(|lease| lease.state == LeaseState::Ended && now.since(lease.since) >= FORGOTTEN_MS);

@@ -7,8 +7,8 @@ use selion_api::chain::ChainEvent;
 use selion_api::lease::{Beside, Within};
 use selion_api::slice::Sandbox;
 use selion_api::{
-    Account, Amount, GpuId, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, Slot,
-    TimeMs,
+    Account, Amount, GpuId, GpuSpec, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate,
+    Slot, TimeMs,
 };
 
 use crate::finding::{Broken, Rule, holds, within};
@@ -31,7 +31,8 @@ pub(crate) type Run = (LeaseId, u32, u16);
 pub(crate) struct Taken {
     pub run: Run,
     pub renter: Account,
-    pub gpu: GpuId,
+    pub gpus: Vec<GpuId>,
+    /// On each of them.
     pub slot: Slot,
     pub beside: Beside,
     /// First port and number of ports of the node when it was granted.
@@ -105,8 +106,15 @@ pub(crate) struct Look<'a> {
     pub also: &'a [Taken],
 }
 
+impl Machine {
+    /// The slots on one GPU, of those that are taken.
+    fn slots_on<'s>(&self, gpu: GpuId, taken: impl Iterator<Item = &'s Taken>) -> Vec<&'s Slot> {
+        taken.filter(|taken| taken.gpus.contains(&gpu)).map(|taken| &taken.slot).collect()
+    }
+}
+
 impl Taken {
-    /// What `run` takes of a machine for a want.
+    /// What `run` takes of a machine for a want, with its first GPU.
     pub(crate) fn of(
         run: Run,
         renter: Account,
@@ -118,7 +126,7 @@ impl Taken {
         Self {
             run,
             renter,
-            gpu: place.gpu,
+            gpus: alloc::vec![place.gpu],
             slot: place.slot.clone(),
             beside: want.beside(),
             ports: spec.map_or((0, 0), |spec| (spec.port_base, spec.ports)),
@@ -224,7 +232,7 @@ impl Fleet {
     /// Runs with a member on what its owner takes back by that time.
     pub(crate) fn due_back(&self, time: TimeMs) -> impl Iterator<Item = (LeaseId, u32)> {
         let taken = self.machines.iter().flat_map(|(node, machine)| machine.taken.iter().map(move |one| (*node, one)));
-        let due = taken.filter(move |(node, one)| self.taken_back(*node, one.gpu, time));
+        let due = taken.filter(move |(node, one)| one.gpus.iter().any(|gpu| self.taken_back(*node, *gpu, time)));
         due.map(|(_, one)| (one.run.0, one.run.1))
     }
 
@@ -251,13 +259,13 @@ impl Fleet {
         shared.len() <= 1 && !shared.contains(&None)
     }
 
-    /// Whether the guest may stand there, as `look` has it; with the class and the ask on offer.
-    pub(crate) fn admits(
-        &self,
+    /// Whether the guest may stand there, as `look` has it, but for what stands on the GPU and for the sum of its rates;
+    /// with the class and the ask on offer.
+    fn offers<'s>(
+        &'s self,
         place: &Place<'_>,
         guest: &Guest<'_>,
-        look: &Look<'_>,
-    ) -> Result<(IsolationClass, Rate), Broken> {
+    ) -> Result<(&'s Machine, &'s NodeSpec, &'s GpuSpec, IsolationClass, Rate), Broken> {
         let missing = |rule| Broken { rule, need: 1, have: 0 };
         let machine = self.machines.get(&place.node).ok_or_else(|| missing(Rule::Schedulable))?;
         holds(Rule::Schedulable, self.open(machine))?;
@@ -274,6 +282,35 @@ impl Fleet {
         let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
         holds(Rule::Class, request.classes & class.bit() != 0)?;
         holds(Rule::Class, !gpu.simulated || self.terms.as_ref().is_some_and(|terms| terms.allow_simulated))?;
+        Ok((machine, spec, gpu, class, rate))
+    }
+
+    /// Whether a member that has its first GPU may have this one too; with the class and the ask on offer.
+    pub(crate) fn admits_more(
+        &self,
+        place: &Place<'_>,
+        guest: &Guest<'_>,
+        run: Run,
+    ) -> Result<(IsolationClass, Rate), Broken> {
+        let (machine, spec, gpu, class, rate) = self.offers(place, guest)?;
+        let own = machine.taken.iter().find(|taken| taken.run == run);
+        let own = own.ok_or(Broken { rule: Rule::Gpus, need: 1, have: 0 })?;
+        holds(Rule::Gpus, !own.gpus.contains(&place.gpu))?;
+        let first = spec.gpus.iter().find(|gpu| own.gpus.first() == Some(&gpu.gpu));
+        holds(Rule::Gpus, first.is_some_and(|first| first.model == gpu.model))?;
+        fit::stands(gpu, &machine.slots_on(place.gpu, machine.taken.iter()), place.slot)?;
+        Ok((class, rate))
+    }
+
+    /// Whether the guest may stand there with its first GPU, as `look` has it; with the class and the ask on offer.
+    pub(crate) fn admits(
+        &self,
+        place: &Place<'_>,
+        guest: &Guest<'_>,
+        look: &Look<'_>,
+    ) -> Result<(IsolationClass, Rate), Broken> {
+        let (machine, spec, gpu, class, rate) = self.offers(place, guest)?;
+        let Guest { request, want, .. } = guest;
         within(Rule::MaxRate, rate.0, request.max_rate.map_or(u64::MAX, |max| max.0))?;
 
         let stays = |taken: &&Taken| look.gone.is_empty() || !look.gone.contains(&(taken.run.0, taken.run.1));
@@ -290,8 +327,7 @@ impl Fleet {
         // A run of the same lease that still stops here bars its rank from this node.
         let own = others().any(|taken| taken.run.0 == guest.lease && taken.run.2 == guest.rank);
         holds(Rule::Overlap, !own)?;
-        let slots: Vec<&Slot> = others().filter(|taken| taken.gpu == place.gpu).map(|taken| &taken.slot).collect();
-        fit::stands(gpu, &slots, place.slot)?;
+        fit::stands(gpu, &machine.slots_on(place.gpu, others()), place.slot)?;
         Ok((class, rate))
     }
 
@@ -309,7 +345,11 @@ impl Fleet {
         let nobody = (LeaseId { seq: u64::MAX, index: 0 }, 0, 0);
         for (node, machine) in self.machines.iter().filter(|(_, machine)| self.open(machine)) {
             let mut also: Vec<Taken> = Vec::new();
-            for gpu in machine.spec.iter().flat_map(|spec| &spec.gpus) {
+            while guest.want.gpus > 1 && also.len() < most {
+                let Some(taken) = self.several(*node, machine, guest, &Look { gone, also: &also }) else { break };
+                also.push(Taken { run: nobody, ..taken });
+            }
+            for gpu in machine.spec.iter().flat_map(|spec| &spec.gpus).filter(|_| guest.want.gpus == 1) {
                 for slot in fit::answers_on(gpu, &guest.want.slice) {
                     let place = Place { node: *node, gpu: gpu.gpu, slot: &slot };
                     while also.len() < most && self.admits(&place, guest, &Look { gone, also: &also }).is_ok() {
@@ -324,6 +364,40 @@ impl Fleet {
             }
         }
         (room, nodes)
+    }
+
+    /// GPUs of one model that a guest who wants several may have here: of the lowest asks, since it pays the sum.
+    fn several(&self, node: NodeId, machine: &Machine, guest: &Guest<'_>, look: &Look<'_>) -> Option<Taken> {
+        let spec = machine.spec.as_ref()?;
+        let count = usize::from(guest.want.gpus);
+        let most = guest.request.max_rate.map_or(u64::MAX, |max| max.0);
+        let mut able: Vec<(&str, bool, u64, GpuId)> = Vec::new();
+        for gpu in &spec.gpus {
+            let place = Place { node, gpu: gpu.gpu, slot: &Slot::Whole };
+            if let Ok((_, rate)) = self.admits(&place, guest, look) {
+                able.push((&gpu.model, gpu.simulated, rate.0, gpu.gpu));
+            }
+        }
+        able.sort_unstable();
+        let alike = able.chunk_by(|one, two| (one.0, one.1) == (two.0, two.1)).find_map(|alike| {
+            let lowest = alike.get(..count)?;
+            let sum = lowest.iter().fold(0_u64, |sum, (_, _, rate, _)| sum.saturating_add(*rate));
+            (sum <= most).then_some(lowest)
+        })?;
+        let gpus: Vec<GpuId> = alike.iter().map(|(.., gpu)| *gpu).collect();
+        let place = Place { node, gpu: *gpus.first()?, slot: &Slot::Whole };
+        let run = (guest.lease, 0, guest.rank);
+        Some(Taken { gpus, ..Taken::of(run, guest.request.renter, Some(machine), &place, guest.want) })
+    }
+
+    /// Gives one more GPU of its node to a run's member.
+    pub(crate) fn add(&mut self, run: Run, gpu: GpuId) {
+        let node = self.standing.get(&run);
+        let machine = node.and_then(|node| self.machines.get_mut(node));
+        let taken = machine.and_then(|machine| machine.taken.iter_mut().find(|taken| taken.run == run));
+        if let Some(taken) = taken {
+            taken.gpus.push(gpu);
+        }
     }
 
     /// Puts a run's member on a node.

@@ -12,7 +12,10 @@ use crate::bundle::Bundle;
 #[derive(Clone)]
 pub(crate) struct Part {
     pub provider: Account,
+    /// Of all its GPUs together.
     pub rate: Rate,
+    /// How many it has so far.
+    pub gpus: u16,
     /// Highest meter that its node signed, in milliseconds.
     pub metered_ms: u64,
     pub billed: bool,

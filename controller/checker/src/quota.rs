@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use selion_api::{Account, LeaseId};
 use selion_market::Policy;
 
-use crate::bundle::bundle;
+use crate::bundle;
 use crate::check::Checker;
 use crate::fair::{Shares, paths};
 use crate::fleet::Run;
@@ -46,8 +46,7 @@ impl Checker {
             let below =
                 taken.filter(|(_, taken)| counts(taken.run) && groups_of(&self.policy, taken.renter).contains(group));
             let works = below.map(|(machine, taken)| {
-                let gpu = machine.spec.iter().flat_map(|spec| &spec.gpus).find(|gpu| gpu.gpu == taken.gpu);
-                let [work, ..] = bundle(gpu, &taken.slot, taken.beside);
+                let [work, ..] = bundle::held(machine.spec.as_ref(), taken);
                 work
             });
             works.fold(0_u128, u128::saturating_add).saturating_mul(1000)

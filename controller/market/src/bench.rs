@@ -17,6 +17,7 @@ use crate::engine::terms::stock::Stock;
 use crate::engine::view::{Shape, View, Want};
 use crate::geometry::{Fit, Use};
 use crate::learned::{Learned, mib, share_milli};
+use crate::look::Pick;
 use crate::scoring::{Mig, Scoring, WEIGHTS, left_of};
 
 /// Values that one look over the nodes remembers.
@@ -95,12 +96,14 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// What a way is worth that `fit` says.
-    pub fn way(&self, gpu_rank: usize, fit: &Fit) -> Option<Way> {
+    /// What a way is worth that `fit` says, on each of these GPUs of one model.
+    pub fn way(&self, gpus: &[Pick], fit: &Fit) -> Option<Way> {
+        let gpu_rank = gpus.first().map(|(gpu_rank, ..)| *gpu_rank)?;
         let (gpu, used) = (self.spec.gpus.get(gpu_rank)?, self.uses.get(gpu_rank)?);
         let spot = Spot { gpu_rank: u8::try_from(gpu_rank).unwrap_or(u8::MAX), start: 0, slices: 0 };
         let model = self.learned.model(&gpu.model);
-        let opened = u8::from(*used == Use::Idle);
+        let count = u8::try_from(gpus.len()).unwrap_or(u8::MAX);
+        let opened = if *used == Use::Idle { count } else { 0 };
         if let Slot::Mig { start, size, .. } = fit.slot {
             let key = self.mig_key(gpu, used, fit);
             let few = gpu.mig.as_ref().is_some_and(|table| table.mem_slices <= 8);
@@ -112,13 +115,14 @@ impl Bench<'_> {
         after.take(gpu, &fit.slot);
         let shape = match fit.slot {
             Slot::Share { compute_permille, mem_bytes } => Shape::Share(share_milli(gpu, compute_permille, mem_bytes)),
-            Slot::Whole | Slot::Mig { .. } => Shape::Whole(1),
+            Slot::Whole | Slot::Mig { .. } => Shape::Whole(count),
         };
         let rest = left_of(gpu, &after);
-        let (stock, gain) = self.gain(gpu_rank, model, rest)?;
-        // Nothing else can stand on it as MIG then.
-        let mig = gpu.mig.as_ref().filter(|_| opened > 0).map(|table| self.mig(table));
-        let gain = gain.saturating_sub(mig.map_or(0, |mig| mig.part));
+        let (stock, mut gain) = self.gain(gpus, model, rest)?;
+        // Nothing else can stand on them as MIG then.
+        for gpu in gpus.iter().filter_map(|(rank, ..)| self.spec.gpus.get(*rank)).filter(|_| opened > 0) {
+            gain = gain.saturating_sub(gpu.mig.as_ref().map_or(0, |table| self.mig(table).part));
+        }
         let key = grain::floor(gain, WEIGHTS.bucket);
         Some(Way { group: Group::of(model, stock.full, opened), shape, key, spot, spare: false })
     }
@@ -142,13 +146,13 @@ impl Bench<'_> {
         )
     }
 
-    /// What is left on the node's GPUs of that model, and what it gains, in grains, if `rest` is left of one of them.
-    fn gain(&self, gpu_rank: usize, model: u8, rest: u16) -> Option<(Stock, i64)> {
+    /// What is left on the node's GPUs of that model, and what it gains, in grains, if `rest` is left of each of `gpus`.
+    fn gain(&self, gpus: &[Pick], model: u8, rest: u16) -> Option<(Stock, i64)> {
         let mut left = Vec::new();
-        let mut at = 0;
+        let mut taken = Vec::new();
         for (rank, (gpu, used)) in self.spec.gpus.iter().zip(&self.uses).enumerate() {
-            if rank == gpu_rank {
-                at = left.len();
+            if gpus.iter().any(|(taken, ..)| *taken == rank) {
+                taken.push(left.len());
             }
             if self.learned.model(&gpu.model) == model {
                 left.push(left_of(gpu, used));
@@ -160,7 +164,9 @@ impl Bench<'_> {
             Stock::of(&View { model, cpu, ram: mib(ram), left })
         };
         let before = view(cpu, ram, &left);
-        *left.get_mut(at)? = rest;
+        for at in taken {
+            *left.get_mut(at)? = rest;
+        }
         let cpu = cpu.saturating_sub(self.want.cpu_milli.into());
         let after = view(cpu, ram.saturating_sub(self.want.ram_bytes), &left);
         Some((before, self.worth(&before, &after)))

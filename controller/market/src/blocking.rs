@@ -22,9 +22,10 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 14] = [
+const ORDER: [Constraint; 15] = [
     Constraint::Room,
     Constraint::Slice,
+    Constraint::Gpus,
     Constraint::Net,
     Constraint::Disk,
     Constraint::Ram,
@@ -44,7 +45,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 19 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 20 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -132,6 +133,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
         Constraint::Ram => any(|want| want.ram_bytes > 0),
         Constraint::Disk => any(|want| want.disk_bytes > 0),
         Constraint::Net => any(|want| want.net_mbps > 0),
+        Constraint::Gpus => any(|want| want.gpus > 1),
         Constraint::Slice | Constraint::Room => true,
     }
 }
@@ -150,6 +152,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
             Constraint::Gpu => relaxed.members.iter_mut().for_each(|want| want.gpu = None),
+            Constraint::Gpus => relaxed.members.iter_mut().for_each(|want| want.gpus = 1),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),
             Constraint::Ram => relaxed.members.iter_mut().for_each(|want| want.ram_bytes = 0),
             Constraint::Disk => relaxed.members.iter_mut().for_each(|want| want.disk_bytes = 0),

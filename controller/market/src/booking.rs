@@ -113,14 +113,14 @@ pub(crate) fn first_fit<T>(ends: &[TimeMs], mut fits: impl FnMut(TimeMs) -> Opti
 
 /// The booked places, if all of them are still free in this world. The search for a gang is bounded and could miss what
 /// it once found; what was promised does not hang on that.
-fn as_booked(mut world: World<'_>, places: &[(NodeId, Held)]) -> Option<Vec<Placed>> {
+fn as_booked<'a>(mut world: World<'a>, places: &'a [(NodeId, Held)]) -> Option<Vec<Placed>> {
     for (rank, (id, held)) in (0_u16..).zip(places) {
         let (node, want) = (world.state.nodes.get(id)?, world.request.members.get(usize::from(rank))?);
+        world.only = &held.gpus;
         let mut found = None;
-        world.look_at(*id, node, rank, want, &mut |gpu, verdict| {
-            if gpu == Some(held.gpu) {
-                found = verdict.ok().and_then(|ways| ways.into_iter().find(|way| way.slot == held.slot));
-            }
+        world.look_at(*id, node, rank, want, &mut |_, verdict| {
+            let ways = verdict.into_iter().flatten();
+            found = found.take().or_else(|| ways.into_iter().find(|way| way.slot == held.slot));
         });
         world.placed.push(found?);
     }
@@ -168,7 +168,7 @@ pub(crate) fn taken(request: &LeaseRequest, attempt: u32, places: &[Placed]) -> 
         let held = Held {
             renter: request.renter,
             attempt,
-            gpu: placed.gpu,
+            gpus: placed.gpu_ids(),
             slot: placed.slot.clone(),
             beside: want.beside(),
             port: placed.port,
@@ -269,7 +269,7 @@ fn kept(booking: &Booking, end: TimeMs) -> NoPlace {
     let reason = Reason::KeptForBooking;
     let first = booking.places.first().map(|(node, held)| NearestMiss {
         node: *node,
-        gpu: Some(held.gpu),
+        gpu: held.gpus.first().copied(),
         reason,
         need: end.0,
         have: booking.at.0,

@@ -32,7 +32,9 @@ impl Busy {
             for ((lease, _), held) in &node.held {
                 let end = booking::known_end(state, *lease, held);
                 if end < booking::NEVER {
-                    busy.take(spec, held.gpu, &held.slot, end);
+                    for gpu in &held.gpus {
+                        busy.take(spec, *gpu, &held.slot, end);
+                    }
                 }
             }
         }

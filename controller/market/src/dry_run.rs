@@ -69,15 +69,15 @@ pub struct Place {
     pub node: NodeId,
     /// Its owner.
     pub provider: Account,
-    /// GPU.
-    pub gpu: GpuId,
-    /// The place on it.
+    /// GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// The place on each of them.
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask.
+    /// The ask, of all of them together.
     pub rate: Rate,
-    /// What it does to what others could still be given there.
+    /// What it does to what others could still be given there, over all of them.
     pub effect: Fragmentation,
 }
 
@@ -133,7 +133,7 @@ fn starting(world: &State, id: LeaseId, lease: &Lease) -> DryRun {
         rank,
         node: member.node,
         provider: member.provider,
-        gpu: member.gpu,
+        gpus: member.gpus.clone(),
         slot: member.slot.clone(),
         class: member.class,
         rate: member.rate,
@@ -175,14 +175,20 @@ fn price(world: &State, total: Amount, rates: impl Iterator<Item = Rate>) -> Pri
 /// The effect of a member that holds its slot already: beside what others hold, and its own gang's lower ranks.
 fn fragmentation(world: &State, id: LeaseId, lease: &Lease, rank: u16, member: &Member) -> Option<Fragmentation> {
     let node = world.nodes.get(&member.node)?;
-    let gpu = node.spec.as_ref()?.gpus.iter().find(|gpu| gpu.gpu == member.gpu)?;
-    let mut used = Use::Idle;
-    let earlier = node.held.iter().filter(|((other, other_rank), _)| *other != id || *other_rank < rank);
-    for (_, held) in earlier.filter(|(_, held)| held.gpu == member.gpu) {
-        used.take(gpu, &held.slot);
-    }
     let want = &lease.request.members.get(usize::from(rank))?.slice;
-    effect(gpu, &used, want, &member.slot)
+    let mut sum = Fragmentation::default();
+    for gpu in node.spec.as_ref()?.gpus.iter().filter(|gpu| member.gpus.contains(&gpu.gpu)) {
+        let mut used = Use::Idle;
+        let earlier = node.held.iter().filter(|((other, other_rank), _)| *other != id || *other_rank < rank);
+        for (_, held) in earlier.filter(|(_, held)| held.gpus.contains(&gpu.gpu)) {
+            used.take(gpu, &held.slot);
+        }
+        let one = effect(gpu, &used, want, &member.slot)?;
+        sum.destroys = sum.destroys.saturating_add(one.destroys);
+        sum.of = sum.of.saturating_add(one.of);
+        sum.shadow = sum.shadow.saturating_add(one.shadow);
+    }
+    Some(sum)
 }
 
 /// What `slot`, a way to place `want`, does to a GPU that is `used` so far; `None` if it is no such way.

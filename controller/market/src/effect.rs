@@ -10,7 +10,7 @@ use selion_api::{Account, Amount, GpuId, LeaseId, NodeId, Rate, Reason, Slot, Ti
 
 use crate::ledger::Transfer;
 
-/// A slot given to a member of a lease.
+/// A slot given to a member of a lease: one for each of its GPUs.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Grant {
     /// The lease.
@@ -31,7 +31,7 @@ pub struct Grant {
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask, frozen here.
+    /// The ask of that GPU, frozen here.
     pub rate: Rate,
 }
 
@@ -64,9 +64,9 @@ pub enum Effect {
         /// Which run; 0 before the first grant.
         attempt: u32,
     } = 0,
-    /// A slot was given.
+    /// A slot was given. A member of several GPUs has one on each of them, in the order of the node's spec.
     Granted(Grant) = 1,
-    /// A slot came free.
+    /// All slots of a member came free.
     Freed {
         /// Whose it was.
         lease: LeaseId,

@@ -9,15 +9,16 @@ use selion_api::{GpuId, LeaseId, NodeId, Rate, Slot};
 use crate::place::{Room, World};
 use crate::state::State;
 
-/// What one GPU (or a node without any, `gpu` `None`) says to one member's want.
+/// What one GPU (or a node without any, `gpus` empty) says to one member's want. To one of several GPUs those of each
+/// model on a node say one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// Lowest rank of the members that want this; equal wants are judged once.
     pub member: u16,
     /// The node.
     pub node: NodeId,
-    /// The GPU.
-    pub gpu: Option<GpuId>,
+    /// The GPU; of several those that it could have, none if they are too few.
+    pub gpus: Vec<GpuId>,
     /// The best way to place it there now, or by what it misses.
     pub verdict: Result<Offered, NearestMiss>,
 }
@@ -25,11 +26,11 @@ pub struct Candidate {
 /// A slot that could be had now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offered {
-    /// The place.
+    /// The place, on each GPU.
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask.
+    /// The ask, of all of them together.
     pub rate: Rate,
 }
 
@@ -54,13 +55,17 @@ impl State {
                 world.look_at(*node_id, node, rank, want, &mut |gpu, verdict| {
                     let verdict = verdict
                         .map(|choices| choices.into_iter().min_by_key(|choice| choice.score))
-                        .map_err(|miss| NearestMiss { node: *node_id, gpu, ..miss.nearest });
+                        .map_err(|miss| NearestMiss { node: *node_id, gpu: miss.nearest.gpu.or(gpu), ..miss.nearest });
+                    let mut gpus: Vec<GpuId> = gpu.into_iter().collect();
                     let verdict = match verdict {
-                        Ok(Some(best)) => Ok(Offered { slot: best.slot, class: best.class, rate: best.rate }),
+                        Ok(Some(best)) => {
+                            gpus = best.gpu_ids();
+                            Ok(Offered { slot: best.slot, class: best.class, rate: best.rate })
+                        }
                         Ok(None) => return,
                         Err(miss) => Err(miss),
                     };
-                    list.push(Candidate { member: rank, node: *node_id, gpu, verdict });
+                    list.push(Candidate { member: rank, node: *node_id, gpus, verdict });
                 });
             }
         }

@@ -26,7 +26,7 @@ fn profile(name: &str, starts: &[u8], size: u8, rate: u64) -> MigProfile {
 fn gpu(node: u8, rank: u8, rate: u64) -> GpuSpec {
     let profiles = vec![profile("1g", &[0, 1, 2, 3], 1, rate), profile("2g", &[0, 2], 2, rate * 2)];
     GpuSpec {
-        gpu: GpuId([node + rank * 100; 16]),
+        gpu: GpuId(core::array::from_fn(|at| if at == 0 { rank } else { node })),
         // Every fourth node has GPUs of two models.
         model: if node.is_multiple_of(3) || (rank == 1 && node.is_multiple_of(4)) { "A" } else { "B" }.to_string(),
         mem_bytes: 80,
@@ -42,7 +42,7 @@ fn node(id: u8, rate: u64) -> Node {
     let spec = NodeSpec {
         node: NodeId([id; 20]),
         provider: Account([2; 20]),
-        gpus: vec![gpu(id, 0, rate), gpu(id, 1, rate + 1)],
+        gpus: (0..2 + id % 3).map(|rank| gpu(id, rank, rate + u64::from(rank % 2))).collect(),
         cpu_milli: 3_000,
         ram_bytes: 100,
         address: "10.0.0.1".into(),
@@ -127,10 +127,10 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (1_u8..40, 1_u64..4).prop_map(|(id, rate)| Op::Node(id, rate)),
         1 => (1_u8..40).prop_map(Op::Block),
-        9 => (0_usize..11).prop_map(Op::Take),
+        9 => (0_usize..15).prop_map(Op::Take),
         5 => (0_usize..50).prop_map(Op::Free),
         2 => (0_usize..50, 1_u64..3_000_000).prop_map(|(at, ms)| Op::Longer(at, ms)),
-        1 => (0_usize..11, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
+        1 => (0_usize..15, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
         2 => (1_u64..2_000_000).prop_map(Op::Pass),
     ]
 }
@@ -150,7 +150,20 @@ fn requests() -> Vec<LeaseRequest> {
         gang(&[SliceWant::Whole, share(300, 20), share(300, 20)], 1),
         gang(&[mig("2g"), mig("1g"), SliceWant::Whole, mig("1g")], 2),
         gang(&[SliceWant::Whole, SliceWant::Whole, SliceWant::Whole], 3),
+        several(2, request(SliceWant::Whole, None, None)),
+        several(3, request(SliceWant::Whole, Some(30), Some("B"))),
+        several(2, gang(&[SliceWant::Whole, share(300, 20), SliceWant::Whole], 1)),
+        several(4, gang(&[SliceWant::Whole, SliceWant::Whole], 2)),
     ]
+}
+
+/// The same with so many GPUs for each member that wants whole ones.
+fn several(gpus: u16, request: LeaseRequest) -> LeaseRequest {
+    let mut request = request;
+    for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
+        want.gpus = gpus;
+    }
+    request
 }
 
 fn gang(slices: &[SliceWant], min_nodes: u16) -> LeaseRequest {
@@ -164,7 +177,7 @@ fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
     let member = |node: &NodeId| Member {
         node: *node,
         provider: Account([2; 20]),
-        gpu: GpuId([0; 16]),
+        gpus: vec![GpuId([0; 16])],
         slot: Slot::Whole,
         class: IsolationClass::Whole,
         rate: Rate(1),

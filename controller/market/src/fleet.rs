@@ -104,7 +104,7 @@ pub fn blocked(state: &State, node: &Node) -> Option<Reason> {
 #[must_use]
 pub fn use_of<'a>(node: &'a Node, gpu: &GpuSpec) -> Use<'a> {
     let mut used = Use::Idle;
-    for held in node.held.values().filter(|held| held.gpu == gpu.gpu) {
+    for held in node.held.values().filter(|held| held.gpus.contains(&gpu.gpu)) {
         used.take(gpu, &held.slot);
     }
     used

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use selion_api::lease::{NearestMiss, Within};
-use selion_api::{MemberWant, Reason, SliceWant};
+use selion_api::{LeaseRequest, MemberWant, Reason, SliceWant};
 
 use crate::place::{Miss, Placed, Stage, World};
 use search::{Search, Told, Way};
@@ -54,7 +54,7 @@ struct Alone<'a> {
     rank: u16,
     /// Members that want it.
     members: usize,
-    /// On how many GPUs one of them fits.
+    /// On how many GPUs one of them fits; of several GPUs, in how many ways.
     gpus: usize,
     best: Option<Placed>,
     miss: Option<Miss>,
@@ -163,7 +163,7 @@ fn inside(world: &mut World<'_>, most: u128) -> Result<Option<Vec<Placed>>, Fail
         return Ok(None);
     }
     if let Some(few) = count::too_few(world, &wants) {
-        return Err(Failure::short(1, Some(few), true));
+        return Err(Failure::short(1, Some(few), request.max_rate.is_none() || takes_any_gpu(request)));
     }
     alone.sort_by_key(|(gpus, rank)| (*gpus, Reverse(size(world, *rank)), *rank));
     let order: Vec<u16> = alone.into_iter().map(|(_, rank)| rank).collect();
@@ -181,9 +181,14 @@ fn inside(world: &mut World<'_>, most: u128) -> Result<Option<Vec<Placed>>, Fail
     placed.sort_by_key(|placed| placed.rank);
     match told {
         Told::Placed => Ok(Some(placed)),
-        Told::Nothing => Err(Failure::short(2, miss, !world.any_slice)),
+        Told::Nothing => Err(Failure::short(2, miss, !world.any_slice && takes_any_gpu(request))),
         Told::NotFound => Err(Failure::short(2, miss, false)),
     }
+}
+
+/// True if every GPU is a way of its own. Of several together only those of the lowest asks are looked at.
+fn takes_any_gpu(request: &LeaseRequest) -> bool {
+    request.members.iter().all(|want| want.gpus == 1)
 }
 
 /// The greedy ways, none twice: spreading does nothing for a gang that may stand on one node, nor the order for equal
@@ -220,10 +225,10 @@ impl Failure {
 
 /// What a member asks for, for comparing members of one gang: permille of a GPU, or the name's compute slices.
 fn size(world: &World<'_>, rank: u16) -> (u32, u64) {
-    match world.request.members.get(usize::from(rank)).map(|want| &want.slice) {
-        Some(SliceWant::Whole) => (1000, u64::MAX),
-        Some(SliceWant::Share { compute_permille, mem_bytes }) => ((*compute_permille).into(), *mem_bytes),
-        Some(SliceWant::Mig { profile }) => {
+    match world.request.members.get(usize::from(rank)).map(|want| (&want.slice, want.gpus)) {
+        Some((SliceWant::Whole, gpus)) => (1000 * u32::from(gpus), u64::MAX),
+        Some((SliceWant::Share { compute_permille, mem_bytes }, _)) => ((*compute_permille).into(), *mem_bytes),
+        Some((SliceWant::Mig { profile }, _)) => {
             let digits = profile.split('g').next().unwrap_or_default();
             (digits.parse::<u16>().map_or(0, |slices| u32::from(slices) * 125), 0)
         }

@@ -67,8 +67,8 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         let lease = LeaseId { seq: 1, index: id.into() };
         let slot = Slot::Mig { profile: "1g".into(), start: *start, size: 1 };
         let port = 20_000 + rank;
-        let gpu = GpuId([id; 16]);
-        ((lease, rank), Held { renter: Account([1; 20]), attempt: 1, gpu, slot, beside: [500, 1, 0, 0], port })
+        let gpus = vec![GpuId([id; 16])];
+        ((lease, rank), Held { renter: Account([1; 20]), attempt: 1, gpus, slot, beside: [500, 1, 0, 0], port })
     });
     Node {
         provider: Some(spec.provider),
@@ -254,7 +254,7 @@ proptest! {
                 let mut world = world(&state, &request);
                 for placed in placed {
                     let all = world.scan(placed.rank, false, usize::MAX).best;
-                    let here = |way: &Placed| (way.gpu, &way.slot, way.rate) == (placed.gpu, &placed.slot, placed.rate);
+                    let here = |way: &Placed| (&way.gpus, &way.slot) == (&placed.gpus, &placed.slot);
                     prop_assert!(all.iter().any(here), "each fits beside those before it: {:?}", placed);
                     world.placed.push(placed);
                 }

@@ -109,7 +109,7 @@ impl Learned {
     /// The want of one member whose place would be on `gpu`.
     fn want(&mut self, want: &MemberWant, gpu: &GpuSpec) -> Want {
         let shape = match &want.slice {
-            SliceWant::Whole => Shape::Whole(1),
+            SliceWant::Whole => Shape::Whole(u8::try_from(want.gpus).unwrap_or(u8::MAX)),
             SliceWant::Mig { profile } => {
                 Shape::Mig { table: 0, profile: intern(&mut self.profiles, profile, PROFILES) }
             }
@@ -123,7 +123,11 @@ impl Learned {
 
 /// Whole GPUs that have to stand in one node are one want of several.
 fn together(wants: &mut Vec<Want>) {
-    let whole = |want: &&Want| want.shape == Shape::Whole(1);
+    let count_of = |want: &Want| match want.shape {
+        Shape::Whole(count) => count,
+        _ => 0,
+    };
+    let whole = |want: &&Want| count_of(want) > 0;
     let Some(first) = wants.iter().find(whole).copied() else {
         return;
     };
@@ -132,9 +136,9 @@ fn together(wants: &mut Vec<Want>) {
         all.cpu = all.cpu.saturating_add(want.cpu);
         all.ram = all.ram.saturating_add(want.ram);
         all.models &= want.models;
-        count = count.saturating_add(1);
+        count = count.saturating_add(count_of(want));
     }
-    wants.retain(|want| want.shape != Shape::Whole(1));
+    wants.retain(|want| count_of(want) == 0);
     wants.push(Want { shape: Shape::Whole(count), ..all });
 }
 
@@ -145,7 +149,7 @@ impl State {
         let mut wants = Vec::new();
         for place in places {
             let spec = self.nodes.get(&place.node).and_then(|node| node.spec.as_ref());
-            let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == place.gpu));
+            let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| Some(gpu.gpu) == place.gpu()));
             if let (Some(gpu), Some(want)) = (gpu, request.members.get(usize::from(place.rank))) {
                 wants.push(self.learned.want(want, gpu));
             }
@@ -193,7 +197,8 @@ impl State {
                 if let Some(capacity) = sums.capacity.get_mut(model) {
                     *capacity = capacity.saturating_add(WHOLE.into());
                 }
-                let free = left_of(gpu, &Use::Idle) == WHOLE && node.held.values().all(|held| held.gpu != gpu.gpu);
+                let free =
+                    left_of(gpu, &Use::Idle) == WHOLE && node.held.values().all(|held| !held.gpus.contains(&gpu.gpu));
                 if let Some(idle) = idle.get_mut(model).filter(|_| free) {
                     *idle = idle.saturating_add(1);
                 }

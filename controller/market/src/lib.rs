@@ -39,6 +39,7 @@ mod quota;
 mod reclaim;
 mod request;
 pub mod scoring;
+mod several;
 pub mod shares;
 pub mod state;
 mod step;

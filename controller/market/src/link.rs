@@ -168,7 +168,7 @@ impl Step<'_> {
         if held.attempt != report.attempt {
             return Err(Reason::StaleReport);
         }
-        if held.gpu != report.gpu || held.slot != report.slot {
+        if held.gpus != report.gpus || held.slot != report.slot {
             return Err(Reason::NotAssigned);
         }
         if !self.is_expected(id, rank, held) {
@@ -225,7 +225,7 @@ impl Step<'_> {
                 member.outputs = *outputs;
                 // A place that takes nobody cannot be given to it again, only to be stopped again.
                 let node = self.state.nodes.get(&report.node);
-                let taken_back = node.is_some_and(|node| node.taken_back(report.gpu).is_some());
+                let taken_back = node.is_some_and(|node| node.first_taken_back(&report.gpus).is_some());
                 let again = taken_back && lease.request.on_node_loss == OnNodeLoss::Requeue;
                 self.gone(id, rank);
                 let time_was_up = state == LeaseState::Active && report.metered_ms >= duration_ms;

@@ -6,17 +6,21 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use selion_api::slice::{GpuSpec, NodeSpec};
-use selion_api::{GpuId, MemberWant, NodeId, Reason, Slot, TimeMs};
+use selion_api::{GpuId, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::bench::{self, Bench, Way};
 use crate::busy::Busy;
-use crate::geometry;
+use crate::geometry::{self, Fit};
 use crate::money;
-use crate::place::{Fitting, Machine, Miss, Placed, Room, Scan, Score, Stage, World, any_or, miss};
+use crate::place::{Admitted, Machine, Miss, Placed, Room, Scan, Score, Stage, World, any_or, miss};
 use crate::state::Node;
 
-/// What a GPU says, or a node without any: every way to place the member on it, or what it misses.
+/// What a GPU says, or a node without any: every way to place the member on it, or what it misses. For several GPUs, what
+/// those of one model say.
 pub(crate) type Verdict = (Option<GpuId>, Result<Vec<Placed>, Miss>);
+
+/// A GPU of a place: its rank in the node's spec, its id, its ask.
+pub(crate) type Pick = (usize, GpuId, Rate);
 
 impl World<'_> {
     /// What [`Self::scan`] finds, by a look at the nodes that the index names and those that the search itself changed.
@@ -78,7 +82,9 @@ impl World<'_> {
         let mut busy = Busy::of(self.state, node);
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             if let Some(spec) = &node.spec {
-                busy.take(spec, placed.gpu, &placed.slot, self.times().1);
+                for (gpu, _) in &placed.gpus {
+                    busy.take(spec, *gpu, &placed.slot, self.times().1);
+                }
             }
         }
         busy
@@ -102,10 +108,18 @@ impl World<'_> {
         let machine = self.machine(id, node, rank);
         let mut bench: Option<Bench<'_>> = None;
         let mut verdicts = Vec::new();
-        for (gpu_rank, gpu) in spec.gpus.iter().enumerate() {
-            if want.gpu.is_some_and(|only| only != gpu.gpu) || !any_or(&want.models, &gpu.model) {
-                continue;
-            }
+        let of_several = if want.gpus > 1 { self.groups(spec, want) } else { Vec::new() };
+        for gpus in of_several {
+            let several = self.several((node, spec), &machine, want, gpus);
+            let verdict = several.map(|(gpus, admitted)| {
+                let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
+                let fit = Fit { slot: Slot::Whole, rate: admitted.ask, frag: 0, left: 0 };
+                self.placed_on(bench, (id, rank), &gpus, &admitted, fit).into_iter().collect::<Vec<_>>()
+            });
+            let first = verdict.iter().flatten().find_map(Placed::gpu);
+            verdicts.push((first, verdict));
+        }
+        for (gpu_rank, gpu) in spec.gpus.iter().enumerate().filter(|(_, gpu)| want.gpus == 1 && self.named(want, gpu)) {
             let judge = |want: &MemberWant| self.judge(node, spec, &machine, gpu, want);
             let mut verdict = judge(want);
             if self.any_slice {
@@ -113,9 +127,13 @@ impl World<'_> {
                     verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
                 }
             }
-            let verdict = verdict.map(|spot| {
+            let verdict = verdict.map(|(admitted, ways)| {
                 let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
-                self.placed_on(bench, (id, rank), (gpu_rank, gpu), spot)
+                let placed = |fit: Fit| {
+                    let gpus = [(gpu_rank, gpu.gpu, fit.rate)];
+                    self.placed_on(bench, (id, rank), &gpus, &admitted, fit)
+                };
+                ways.into_iter().filter_map(placed).collect()
             });
             verdicts.push((Some(gpu.gpu), verdict));
         }
@@ -142,19 +160,26 @@ impl World<'_> {
         &self,
         bench: &Bench<'_>,
         (node, rank): (NodeId, u16),
-        (gpu_rank, gpu): (usize, &GpuSpec),
-        spot: Fitting,
-    ) -> Vec<Placed> {
-        let Fitting { ways, class, provider, port } = spot;
-        let placed = ways.into_iter().filter_map(|fit| {
-            let way = bench.way(gpu_rank, &fit)?;
-            let start = match fit.slot {
-                Slot::Mig { start, .. } => start,
-                Slot::Whole | Slot::Share { .. } => 0,
-            };
-            let score = Score { rate: fit.rate, spare: false, worth: Reverse(0), node, gpu_rank, start };
-            Some(Placed { rank, node, provider, gpu: gpu.gpu, slot: fit.slot, class, rate: fit.rate, port, score, way })
-        });
-        placed.collect()
+        gpus: &[Pick],
+        admitted: &Admitted,
+        fit: Fit,
+    ) -> Option<Placed> {
+        let Admitted { class, provider, port, .. } = *admitted;
+        let way = bench.way(gpus, &fit)?;
+        let start = match fit.slot {
+            Slot::Mig { start, .. } => start,
+            Slot::Whole | Slot::Share { .. } => 0,
+        };
+        let gpu_rank = gpus.first().map(|(gpu_rank, ..)| *gpu_rank)?;
+        let gpus = gpus.iter().map(|(_, gpu, ask)| (*gpu, *ask)).collect();
+        let score = Score { rate: fit.rate, spare: false, worth: Reverse(0), node, gpu_rank, start };
+        Some(Placed { rank, node, provider, gpus, slot: fit.slot, class, rate: fit.rate, port, score, way })
+    }
+
+    /// True if the member may stand on that GPU by the names in its want.
+    pub(crate) fn named(&self, want: &MemberWant, gpu: &GpuSpec) -> bool {
+        want.gpu.is_none_or(|only| only == gpu.gpu)
+            && any_or(&want.models, &gpu.model)
+            && (self.only.is_empty() || self.only.contains(&gpu.gpu))
     }
 }

@@ -419,18 +419,20 @@ impl Step<'_> {
             round.shares.take(renter, &taken);
             self.touched.nodes.insert(place.node);
             self.touched.desired.insert(place.node);
-            self.emit(Effect::Granted(Grant {
-                lease: id,
-                attempt,
-                member: place.rank,
-                renter,
-                provider: place.provider,
-                node: place.node,
-                gpu: place.gpu,
-                slot: place.slot.clone(),
-                class: place.class,
-                rate: place.rate,
-            }));
+            for (gpu, rate) in &place.gpus {
+                self.emit(Effect::Granted(Grant {
+                    lease: id,
+                    attempt,
+                    member: place.rank,
+                    renter,
+                    provider: place.provider,
+                    node: place.node,
+                    gpu: *gpu,
+                    slot: place.slot.clone(),
+                    class: place.class,
+                    rate: *rate,
+                }));
+            }
         }
         self.transfer(Pocket::Free(renter), Pocket::Reserved(renter), total);
     }
@@ -450,7 +452,7 @@ fn member(placed: &Placed) -> Member {
     Member {
         node: placed.node,
         provider: placed.provider,
-        gpu: placed.gpu,
+        gpus: placed.gpu_ids(),
         slot: placed.slot.clone(),
         class: placed.class,
         rate: placed.rate,

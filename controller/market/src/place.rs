@@ -46,6 +46,8 @@ pub(crate) struct World<'a> {
     pub without: Option<&'a BTreeSet<LeaseId>>,
     /// Any slice of a GPU will do, not only the one asked for.
     pub any_slice: bool,
+    /// Only these GPUs, unless none are named: those of a place that was found before.
+    pub only: &'a [GpuId],
     /// Only these nodes, in the order of their ids: those of one domain.
     pub among: Option<Vec<NodeId>>,
     pub placed: Vec<Placed>,
@@ -61,7 +63,7 @@ pub(crate) struct Score {
     pub spare: bool,         // of each kind of way on a node the best is enough
     pub worth: Reverse<i32>, // the objective, in buckets; of a MIG instance in thousandths of a slice
     pub node: NodeId,        // then a fixed order, so that the answer is unique
-    pub gpu_rank: usize,     // in the order of the node's spec
+    pub gpu_rank: usize,     // in the order of the node's spec, of several GPUs the first
     pub start: u8,
 }
 
@@ -79,13 +81,27 @@ pub(crate) struct Placed {
     pub rank: u16,
     pub node: NodeId,
     pub provider: Account,
-    pub gpu: GpuId,
+    /// Its GPUs with the ask of each, in the order of the node's spec.
+    pub gpus: Vec<(GpuId, Rate)>,
+    /// On each of them.
     pub slot: Slot,
     pub class: IsolationClass,
+    /// The ask, of all of them together.
     pub rate: Rate,
     pub port: u16,
     pub score: Score,
     pub way: Way,
+}
+
+impl Placed {
+    /// The first of its GPUs.
+    pub(crate) fn gpu(&self) -> Option<GpuId> {
+        self.gpus.first().map(|(gpu, _)| *gpu)
+    }
+
+    pub(crate) fn gpu_ids(&self) -> Vec<GpuId> {
+        self.gpus.iter().map(|(gpu, _)| *gpu).collect()
+    }
 }
 
 /// Why a candidate fell out. A later stage means that it came closer.
@@ -107,7 +123,8 @@ pub(crate) enum Stage {
 }
 
 impl Miss {
-    fn closer(self, other: Option<Self>) -> Self {
+    /// The closer of two.
+    pub(crate) fn closer(self, other: Option<Self>) -> Self {
         let gap = |miss: &Self| miss.nearest.need.saturating_sub(miss.nearest.have);
         match other {
             // The earlier candidate stays among equals, so that the answer is unique.
@@ -122,14 +139,14 @@ impl Miss {
 pub(crate) struct Scan {
     /// The best choices, best first, at most as many as asked for.
     pub best: Vec<Placed>,
-    /// On how many GPUs it fits.
+    /// On how many GPUs it fits; of several GPUs, in how many ways.
     pub gpus: usize,
     /// The nearest miss, if it fits nowhere.
     pub miss: Option<Miss>,
 }
 
 impl Scan {
-    /// A GPU on which it fits.
+    /// A GPU on which it fits, or several together.
     pub fn take(&mut self, choices: Vec<Placed>, keep: usize) {
         self.gpus += 1;
         self.best.extend(choices);
@@ -147,10 +164,11 @@ pub(crate) struct Machine<'a> {
     barred: bool,
 }
 
-/// How a slice fits on a GPU.
-pub(crate) struct Fitting {
-    pub ways: Vec<Fit>,
+/// What a GPU gives to a member as soon as there is room on it.
+pub(crate) struct Admitted {
     pub class: IsolationClass,
+    /// The lowest ask.
+    pub ask: Rate,
     pub provider: Account,
     pub port: u16,
 }
@@ -162,6 +180,13 @@ impl<'a> Machine<'a> {
             used.take(gpu, slot);
         }
         used
+    }
+
+    /// A member stands here: what it takes beside its GPUs, its port, its GPUs and the slot on each.
+    fn stand(&mut self, beside: Beside, port: u16, gpus: impl Iterator<Item = GpuId>, slot: &'a Slot) {
+        self.take(beside);
+        self.ports.insert(port);
+        self.slots.extend(gpus.map(|gpu| (gpu, slot)));
     }
 
     fn take(&mut self, more: Beside) {
@@ -185,6 +210,7 @@ impl<'a> World<'a> {
             also: &[],
             without: None,
             any_slice: false,
+            only: &[],
             among: None,
             placed: Vec::new(),
             scoring,
@@ -209,22 +235,16 @@ impl<'a> World<'a> {
             Machine { beside: Beside::default(), ports: BTreeSet::new(), slots: Vec::new(), barred: false };
         let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
         for ((lease, member), held) in held {
-            machine.take(held.beside);
-            machine.ports.insert(held.port);
-            machine.slots.push((held.gpu, &held.slot));
+            machine.stand(held.beside, held.port, held.gpus.iter().copied(), &held.slot);
             machine.barred |= self.lease == Some(*lease) && *member == rank;
         }
         for (_, held) in self.also.iter().filter(|(node, _)| *node == id) {
-            machine.take(held.beside);
-            machine.ports.insert(held.port);
-            machine.slots.push((held.gpu, &held.slot));
+            machine.stand(held.beside, held.port, held.gpus.iter().copied(), &held.slot);
         }
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
-            if let Some(want) = self.request.members.get(usize::from(placed.rank)) {
-                machine.take(want.beside());
-            }
-            machine.ports.insert(placed.port);
-            machine.slots.push((placed.gpu, &placed.slot));
+            let want = self.request.members.get(usize::from(placed.rank));
+            let beside = want.map_or(Beside::default(), MemberWant::beside);
+            machine.stand(beside, placed.port, placed.gpus.iter().map(|(gpu, _)| *gpu), &placed.slot);
         }
         machine
     }
@@ -275,6 +295,7 @@ impl<'a> World<'a> {
         self.lease.and_then(|id| self.state.leases.get(&id)).is_none_or(|lease| lease.attempt == 0)
     }
 
+    /// Every way to put the slice on a GPU now.
     pub(crate) fn judge(
         &self,
         node: &Node,
@@ -282,7 +303,22 @@ impl<'a> World<'a> {
         machine: &Machine<'_>,
         gpu: &GpuSpec,
         want: &MemberWant,
-    ) -> Result<Fitting, Miss> {
+    ) -> Result<(Admitted, Vec<Fit>), Miss> {
+        let admitted = self.admit(node, spec, machine, gpu, want)?;
+        let ways = geometry::fits(gpu, &machine.use_of(gpu), &want.slice);
+        let ways = ways.map_err(|short| miss(Stage::Room, Reason::PoolFull, short.need, short.have))?;
+        Ok((admitted, ways))
+    }
+
+    /// Whether a GPU may take the member but for what is taken on that GPU.
+    pub(crate) fn admit(
+        &self,
+        node: &Node,
+        spec: &NodeSpec,
+        machine: &Machine<'_>,
+        gpu: &GpuSpec,
+        want: &MemberWant,
+    ) -> Result<Admitted, Miss> {
         let none = Reason::NoMatchingSlice;
         geometry::offers(gpu, &want.slice).map_err(|short| miss(Stage::Geometry, none, short.need, short.have))?;
         if let Some(reason) = node.blocked {
@@ -324,10 +360,8 @@ impl<'a> World<'a> {
             return Err(full(1, 0));
         }
         let port = free_port(spec, &machine.ports).ok_or_else(|| full(1, 0))?;
-        let used = machine.use_of(gpu);
-        let ways = geometry::fits(gpu, &used, &want.slice).map_err(|short| full(short.need, short.have))?;
         let provider = node.provider.ok_or_else(|| miss(Stage::Node, Reason::UnknownNode, 0, 0))?;
-        Ok(Fitting { ways, class, provider, port })
+        Ok(Admitted { class, ask, provider, port })
     }
 }
 

@@ -23,13 +23,19 @@ impl Node {
         let by = |what: Option<GpuId>| self.reclaimed.get(&what).copied();
         by(None).into_iter().chain(by(Some(gpu))).min()
     }
+
+    /// When its owner takes the first of these GPUs back.
+    #[must_use]
+    pub fn first_taken_back(&self, gpus: &[GpuId]) -> Option<TimeMs> {
+        gpus.iter().filter_map(|gpu| self.taken_back(*gpu)).min()
+    }
 }
 
 impl State {
     /// The first time at which an owner takes back what the lease still holds.
     fn notice_of(&self, lease: &Lease) -> Option<TimeMs> {
         let held = lease.members.iter().filter(|member| member.progress != Progress::Gone);
-        held.filter_map(|member| self.nodes.get(&member.node)?.taken_back(member.gpu)).min()
+        held.filter_map(|member| self.nodes.get(&member.node)?.first_taken_back(&member.gpus)).min()
     }
 
     /// Sets when the state of a lease ends by itself, or before, if an owner takes a place of it back before that.

@@ -157,7 +157,7 @@ pub(crate) fn cost(request: &LeaseRequest, places: &[Placed]) -> Amount {
 pub(crate) fn uncovered(places: &[Placed], short: money::Uncovered) -> Option<NearestMiss> {
     places.first().map(|placed| NearestMiss {
         node: placed.node,
-        gpu: Some(placed.gpu),
+        gpu: placed.gpu(),
         reason: Reason::PaymentRequired,
         need: short.need,
         have: short.have,

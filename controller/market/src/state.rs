@@ -159,11 +159,11 @@ pub struct Held {
     pub renter: Account,
     /// Which run of the lease.
     pub attempt: u32,
-    /// GPU.
-    pub gpu: GpuId,
-    /// Place on it.
+    /// GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// Place on each of them.
     pub slot: Slot,
-    /// What it takes beside the GPU.
+    /// What it takes beside them.
     pub beside: Beside,
     /// Port given to the member.
     pub port: u16,
@@ -262,13 +262,13 @@ pub struct Member {
     pub node: NodeId,
     /// Owner at the grant; earns.
     pub provider: Account,
-    /// GPU.
-    pub gpu: GpuId,
-    /// Place on it.
+    /// GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// Place on each of them.
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask, frozen at the grant.
+    /// The ask, frozen at the grant: of all its GPUs together.
     pub rate: Rate,
     /// Port given.
     pub port: u16,

@@ -125,7 +125,7 @@ impl State {
         for place in places {
             let want = request.members.get(usize::from(place.rank));
             if let (Some(node), Some(want)) = (self.nodes.get(&place.node), want) {
-                add(&mut sum, &piece(node, place.gpu, &place.slot, want.beside()));
+                add(&mut sum, &piece(node, place.gpus.iter().map(|(gpu, _)| *gpu), &place.slot, want.beside()));
             }
         }
         sum
@@ -193,7 +193,7 @@ fn capacity(node: &Node) -> Bundle {
     let mut sum = Bundle::default();
     if let Some(spec) = node.spec.as_ref().filter(|_| node.provider.is_some()) {
         for gpu in &spec.gpus {
-            add(&mut sum, &piece(node, gpu.gpu, &Slot::Whole, Beside::default()));
+            add(&mut sum, &piece(node, [gpu.gpu].into_iter(), &Slot::Whole, Beside::default()));
         }
         add(&mut sum, &bundle([0, 0], spec.beside()));
     }
@@ -201,17 +201,22 @@ fn capacity(node: &Node) -> Bundle {
 }
 
 fn piece_of(node: &Node, held: &Held) -> Bundle {
-    piece(node, held.gpu, &held.slot, held.beside)
+    piece(node, held.gpus.iter().copied(), &held.slot, held.beside)
 }
 
-/// What a slot and what stands beside it take of each resource.
-fn piece(node: &Node, gpu: GpuId, slot: &Slot, beside: Beside) -> Bundle {
-    let spec = node.spec.as_ref().and_then(|spec| spec.gpus.iter().find(|spec| spec.gpu == gpu));
-    let (work, mem) = spec.map_or((0, 0), |spec| {
-        let (permille, mem) = fleet::part_of(spec, slot);
-        (u128::from(spec.work_milli) * u128::from(permille), u128::from(mem))
-    });
-    bundle([work, mem], beside)
+/// What a slot on each of these GPUs and what stands beside them take of each resource.
+fn piece(node: &Node, gpus: impl Iterator<Item = GpuId>, slot: &Slot, beside: Beside) -> Bundle {
+    let mut sum = [0, 0];
+    for gpu in gpus {
+        let spec = node.spec.as_ref().and_then(|spec| spec.gpus.iter().find(|spec| spec.gpu == gpu));
+        let [work, mem] = spec.map_or([0, 0], |spec| {
+            let (permille, mem) = fleet::part_of(spec, slot);
+            [u128::from(spec.work_milli) * u128::from(permille), u128::from(mem)]
+        });
+        let [all_work, all_mem] = sum;
+        sum = [work.saturating_add(all_work), mem.saturating_add(all_mem)];
+    }
+    bundle(sum, beside)
 }
 
 fn bundle([work, mem]: [u128; 2], [cpu, ram, disk, net]: Beside) -> Bundle {

@@ -3,7 +3,8 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use selion_api::LeaseId;
+use selion_api::lease::Beside;
+use selion_api::{LeaseId, Rate};
 use selion_market::Grant;
 
 use super::bills::cost_of;
@@ -59,13 +60,22 @@ impl Entry<'_> {
         passed
     }
 
+    /// A member begins, or the last one gets one more of its GPUs.
     pub(super) fn granted(&mut self, grant: &Grant) {
         let id = grant.lease;
-        let book = &*self.book;
         let open = self.gang.as_ref().is_some_and(|gang| gang.lease == id);
+        let lease = self.book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
+        let rank = usize::from(grant.member);
+        let last = lease.filter(|lease| lease.parts.len() == rank + 1).and_then(|lease| lease.parts.last());
+        let want = lease.and_then(|lease| lease.request.members.get(rank));
+        if last.zip(want).is_some_and(|(last, want)| last.gpus < want.gpus) {
+            return self.granted_more(grant);
+        }
+        self.has_all_gpus(id);
+        let book = &*self.book;
         let lease = book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
         // Members come in order of rank.
-        let next = lease.filter(|lease| lease.parts.len() == usize::from(grant.member));
+        let next = lease.filter(|lease| lease.parts.len() == rank);
         let Some((lease, want)) =
             next.and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
         else {
@@ -87,28 +97,77 @@ impl Entry<'_> {
         if let Some(shares) = &mut self.shares {
             shares.take(grant.renter, bundle(gpu, &taken.slot, taken.beside));
         }
-        let cost = cost_of(grant.rate.0, lease.request.duration_ms);
         self.tell(Some(id), party);
         self.tell(Some(id), fits);
         self.book.fleet.put(grant.node, taken);
         if let Some(lease) = self.book.leases.get_mut(&id) {
-            lease.parts.push(Part { provider: grant.provider, rate: grant.rate, metered_ms: 0, billed: false });
-            // Amounts end at the largest one.
-            lease.cost = lease.cost.saturating_add(cost).min(u64::MAX.into());
+            let Grant { provider, rate, .. } = *grant;
+            lease.parts.push(Part { provider, rate, gpus: 1, metered_ms: 0, billed: false });
         }
         if let Some(gang) = &mut self.gang {
             gang.nodes.insert(grant.node);
         }
     }
 
+    /// One more GPU for the last member.
+    fn granted_more(&mut self, grant: &Grant) {
+        let (id, run) = (grant.lease, (grant.lease, grant.attempt, grant.member));
+        let book = &*self.book;
+        let Some((lease, want)) =
+            book.leases.get(&id).and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
+        else {
+            return;
+        };
+        let last = lease.parts.last();
+        let rate = Rate(last.map_or(0, |last| last.rate.0).saturating_add(grant.rate.0));
+        let parties = (grant.renter, Some(grant.provider)) == (lease.request.renter, last.map(|last| last.provider));
+        let party = holds(Rule::Party, parties);
+        let one_node = holds(Rule::Gpus, book.fleet.standing.get(&run) == Some(&grant.node));
+        let place = Place { node: grant.node, gpu: grant.gpu, slot: &grant.slot };
+        let guest = Guest { lease: id, rank: grant.member, request: &lease.request, want };
+        let fits = one_node.and_then(|()| book.fleet.admits_more(&place, &guest, run)).and_then(|(class, ask)| {
+            equal(Rule::Class, class as u64, grant.class as u64)?;
+            equal(Rule::Rate, ask.0, grant.rate.0)?;
+            within(Rule::MaxRate, rate.0, lease.request.max_rate.map_or(u64::MAX, |max| max.0))
+        });
+        let spec = book.fleet.machines.get(&grant.node).and_then(|machine| machine.spec.as_ref());
+        let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
+        if let Some(shares) = &mut self.shares {
+            shares.take(grant.renter, bundle(gpu, &grant.slot, Beside::default()));
+        }
+        self.tell(Some(id), party);
+        self.tell(Some(id), fits);
+        self.book.fleet.add(run, grant.gpu);
+        if let Some(last) = self.book.leases.get_mut(&id).and_then(|lease| lease.parts.last_mut()) {
+            last.rate = rate;
+            last.gpus = last.gpus.saturating_add(1);
+        }
+    }
+
+    /// The last member of a run has all the GPUs that it asked for.
+    fn has_all_gpus(&mut self, id: LeaseId) {
+        let lease = self.book.leases.get(&id);
+        let last =
+            lease.and_then(|lease| Some((lease.parts.last()?, lease.request.members.get(lease.parts.len() - 1)?)));
+        let all = last.map_or(Ok(()), |(last, want)| equal(Rule::Gpus, want.gpus.into(), last.gpus.into()));
+        self.tell(Some(id), all);
+    }
+
     pub(super) fn close_gang(&mut self) {
         let Some(gang) = self.gang.take() else {
             return;
         };
+        let now_at = core::mem::replace(&mut self.at, gang.at);
+        self.has_all_gpus(gang.lease);
+        self.at = now_at;
         let book = &mut *self.book;
         let Some(lease) = book.leases.get_mut(&gang.lease) else {
             return;
         };
+        let duration_ms = lease.request.duration_ms;
+        let costs = lease.parts.iter().map(|part| cost_of(part.rate.0, duration_ms));
+        // Amounts end at the largest one.
+        lease.cost = costs.fold(0_u128, u128::saturating_add).min(u64::MAX.into());
         let (renter, cost) = (lease.request.renter, lease.cost);
         lease.kept = cost;
         let (granted, most) = (lease.parts.len() as u64, lease.request.members.len() as u64);
@@ -116,7 +175,6 @@ impl Entry<'_> {
         let known = within(Rule::Gang, granted, most);
         let one = holds(Rule::Within, book.fleet.are_within(lease.request.within, &gang.nodes));
         let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
-        let duration_ms = lease.request.duration_ms;
         let end = book.latest_end(duration_ms);
         let pays = book.money.pays(renter, cost, end);
         let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);

@@ -22,5 +22,6 @@ mod pool;
 mod quotas;
 mod random;
 mod reclaims;
+mod several;
 mod tape;
 mod turns;

@@ -23,6 +23,7 @@ enum Op {
         requeue: bool,
         within: Within,
         needs: u16,
+        gpus: u16,
     },
     Release(usize),
     Step {
@@ -32,7 +33,7 @@ enum Op {
     Lost(u8),
     Link(u8),
     Pause(u8, bool),
-    /// The node, or its only GPU.
+    /// The node, or its first GPU.
     Reclaim(u8, bool, u64),
     Pass(u64),
     Fund(u8, u64),
@@ -48,9 +49,9 @@ fn wants() -> [SliceWant; 5] {
 
 fn op() -> impl Strategy<Value = Op> {
     let within = prop::sample::select(vec![Within::Pool, Within::Pool, Within::Region, Within::Rack, Within::Node]);
-    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3);
+    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3, 1_u16..4);
     prop_oneof![
-        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs)| Op::Ask { who, want, members, class, requeue, within, needs }),
+        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs, gpus)| Op::Ask { who, want, members, class, requeue, within, needs, gpus }),
         3 => any::<usize>().prop_map(Op::Release),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         1 => (1_u8..4).prop_map(Op::Lost),
@@ -68,7 +69,7 @@ fn op() -> impl Strategy<Value = Op> {
 fn world() -> Pool {
     let mut pool = Pool::new();
     for node in 1..4 {
-        pool.node(spec(node, vec![a100(node, 0)]));
+        pool.node(spec(node, (0..node).map(|rank| a100(node, rank)).collect()));
     }
     for who in 1..5 {
         pool.fund(renter(who), 12 * TOKEN);
@@ -99,7 +100,7 @@ fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<Lea
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, want, members, class, requeue, within, needs } => {
+        Op::Ask { who, want, members, class, requeue, within, needs, gpus } => {
             let priority = match class {
                 0 => Priority::Interruptible,
                 1 => Priority::Firm,
@@ -107,7 +108,10 @@ fn apply(pool: &mut Pool, op: Op) {
             };
             let on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
             let slices = vec![wants()[want].clone(); members];
-            let request = ask(renter(who), &slices);
+            let mut request = ask(renter(who), &slices);
+            for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
+                want.gpus = gpus;
+            }
             let min_members = request.min_members.min(needs);
             pool.request(LeaseRequest { priority, on_node_loss, within, min_members, ..request });
         }

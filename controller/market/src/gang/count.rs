@@ -19,7 +19,7 @@ pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestM
     }
     let short = |best: &Placed, need: usize, have: usize| {
         let (need, have) = (need as u64, have as u64);
-        NearestMiss { node: best.node, gpu: Some(best.gpu), reason: Reason::GangIncomplete, need, have }
+        NearestMiss { node: best.node, gpu: best.gpu(), reason: Reason::GangIncomplete, need, have }
     };
     let (scoring, desk) = (world.scoring.clone(), RefCell::new(None));
     let mut bare = World { lease: None, among: None, placed: Vec::new(), scoring, desk, ..*world };

@@ -148,7 +148,7 @@ impl<'w, 'a> Search<'w, 'a> {
         let want = self.world.request.members.get(usize::from(rank))?;
         let mut lowest = None;
         self.world.look_at(best.node, node, rank, want, &mut |gpu, verdict| {
-            if gpu == Some(best.gpu) {
+            if gpu == best.gpu() {
                 lowest = verdict.ok().and_then(lowest_of);
             }
         });

@@ -156,6 +156,7 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
             Constraint::Net => relaxed.members.iter_mut().for_each(|want| want.net_mbps = 0),
             Constraint::Regions => relaxed.regions.clear(),
             Constraint::Within => relaxed.within = Within::Pool,
+            Constraint::Gpus => relaxed.members.iter_mut().for_each(|want| want.gpus = 1),
             Constraint::Slice => slices = true,
             Constraint::Room => pool = empty,
         }

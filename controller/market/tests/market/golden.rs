@@ -38,6 +38,7 @@ fn request() -> LeaseRequest {
         SliceWant::Share { compute_permille: 250, mem_bytes: 1 << 33 },
     ];
     let members = wants.map(|slice| MemberWant {
+        gpus: if slice == SliceWant::Whole { 2 } else { 1 },
         slice,
         models: vec!["A100 80GB".into()],
         node: Some(NODE),
@@ -158,7 +159,7 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
             lease: LEASE,
             attempt: 1,
             member: 2,
-            gpu: GPU,
+            gpus: vec![GPU],
             slot: slots()[at % 3].clone(),
             event,
             metered_ms: 1234,

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use selion_api::lease::{BESIDE, LeaseState};
 use selion_api::slice::{GpuSpec, SliceWant};
-use selion_api::{Amount, Reason, Slot};
+use selion_api::{Amount, MemberWant, Reason, Slot};
 use selion_market::ledger::Pocket;
-use selion_market::state::{Node, Progress};
+use selion_market::state::{Member, Node, Progress};
 use selion_market::tally::Tally;
 use selion_market::{Lease, State};
 
@@ -61,7 +61,8 @@ fn no_slot_is_in_two_leases(node: &Node) {
     }
     assert_eq!(ports.len(), node.held.len(), "no port is given twice");
     for gpu in &spec.gpus {
-        let slots: Vec<&Slot> = node.held.values().filter(|held| held.gpu == gpu.gpu).map(|held| &held.slot).collect();
+        let slots: Vec<&Slot> =
+            node.held.values().filter(|held| held.gpus.contains(&gpu.gpu)).map(|held| &held.slot).collect();
         one_gpu(gpu, &slots);
     }
 }
@@ -134,7 +135,7 @@ fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
             assert!(held.is_none(), "what is over holds nothing");
         } else {
             let held = held.expect("a member holds its slot");
-            assert_eq!((held.gpu, &held.slot, held.attempt), (member.gpu, &member.slot, lease.attempt));
+            assert_eq!((&held.gpus, &held.slot, held.attempt), (&member.gpus, &member.slot, lease.attempt));
         }
         let fits = match (&lease.request.members[rank].slice, &member.slot) {
             (SliceWant::Mig { profile: asked }, Slot::Mig { profile, .. }) => asked == profile,
@@ -145,6 +146,26 @@ fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
         assert!(lease.request.max_rate.is_none_or(|max| member.rate <= max));
     }
     assert!(nodes.len() >= usize::from(lease.request.min_nodes));
+    for (want, member) in lease.request.members.iter().zip(&lease.members) {
+        gpus_are_those_asked_for(&state.nodes[&member.node], want, member);
+    }
+}
+
+/// As many as were asked for, different ones of one model, in the order of the node's spec, for the sum of their asks.
+fn gpus_are_those_asked_for(node: &Node, want: &MemberWant, member: &Member) {
+    assert_eq!(member.gpus.len(), usize::from(want.gpus));
+    if node.blocked == Some(Reason::SpecMismatch) {
+        return;
+    }
+    let all = &node.spec.as_ref().unwrap().gpus;
+    let ranks: Vec<usize> =
+        member.gpus.iter().map(|id| all.iter().position(|gpu| gpu.gpu == *id).expect("it is on that node")).collect();
+    assert!(ranks.is_sorted_by(|one, next| one < next), "none twice: {ranks:?}");
+    assert!(ranks.iter().all(|rank| all[*rank].model == all[ranks[0]].model), "one model");
+    if member.slot == Slot::Whole {
+        let asks = ranks.iter().map(|rank| all[*rank].whole.unwrap().0);
+        assert_eq!(member.rate.0, asks.fold(0, u64::saturating_add));
+    }
 }
 
 fn bill_is_bounded(state: &State, lease: &Lease) {
@@ -162,7 +183,7 @@ fn notices_are_those_of_the_places(state: &State) {
         let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
         let present = held.filter(|(_, (lease_id, _), held)| lease_id == id && held.attempt == lease.attempt);
         let by = present.filter_map(|(node, _, held)| {
-            let what = node.reclaimed.iter().filter(|(gpu, _)| gpu.is_none_or(|gpu| gpu == held.gpu));
+            let what = node.reclaimed.iter().filter(|(gpu, _)| gpu.is_none_or(|gpu| held.gpus.contains(&gpu)));
             what.map(|(_, by)| *by).min()
         });
         let runs = matches!(lease.state, Held | Preparing | Starting | Active);

@@ -28,7 +28,7 @@ fn a_report_of_what_was_not_given_changes_nothing_but_is_heard() {
     neighbour.node = node_id(2);
     assert_eq!(refused(pool.send(neighbour)), Reason::NotAssigned);
     let mut other_gpu = honest.clone();
-    other_gpu.gpu = gpu_id(1, 7);
+    other_gpu.gpus = vec![gpu_id(1, 7)];
     assert_eq!(refused(pool.send(other_gpu)), Reason::NotAssigned);
     let mut other_slot = pool.report_for(id, 0, MemberEvent::Accepted, 0);
     other_slot.slot = Slot::Share { compute_permille: 1, mem_bytes: 1 };

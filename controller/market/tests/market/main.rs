@@ -29,4 +29,5 @@ mod quota;
 mod quote;
 mod reclaim;
 mod score;
+mod several;
 mod waiting;

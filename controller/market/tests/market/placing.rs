@@ -45,7 +45,7 @@ fn shares_leave_a_gpu_alone_that_can_do_mig() {
     plain.mig = None;
     pool.node(spec(1, vec![a100(1, 0), plain]));
     let id = pool.lease(ask(renter(1), &[share(100, 4)]));
-    assert_eq!(pool.get(id).members[0].gpu, gpu_id(1, 1));
+    assert_eq!(pool.get(id).members[0].gpus, [gpu_id(1, 1)]);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_member_stands_where_every_one_of_its_words_allows_it() {
         let mut pool = pool.clone();
         let id = pool.lease(request);
         let member = &pool.get(id).members[0];
-        (member.node, member.gpu)
+        (member.node, member.gpus[0])
     };
     let of = |node, rank| (node_id(node), gpu_id(node, rank));
     assert_eq!(where_to(|_| ()), of(1, 0));
@@ -278,9 +278,10 @@ fn candidates_say_for_every_gpu_what_it_offers_or_misses() {
     pool.node(spec(2, vec![a100(2, 0), a100(2, 1)]));
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]));
     let list = pool.state.candidates(id);
-    let verdicts: Vec<_> = list.iter().map(|one| (one.gpu, one.verdict.is_ok())).collect();
+    let verdicts: Vec<_> = list.iter().map(|one| (one.gpus.as_slice(), one.verdict.is_ok())).collect();
     // Equal wants are judged once; two GPUs are taken by the lease itself.
-    assert_eq!(verdicts, [(Some(gpu_id(1, 0)), false), (Some(gpu_id(2, 0)), false), (Some(gpu_id(2, 1)), true)]);
+    let of = |node, rank| [gpu_id(node, rank)];
+    assert_eq!(verdicts, [(&of(1, 0)[..], false), (&of(2, 0)[..], false), (&of(2, 1)[..], true)]);
 }
 
 #[test]

@@ -285,7 +285,7 @@ impl Pool {
             lease: id,
             attempt: lease.attempt,
             member: rank,
-            gpu: member.gpu,
+            gpus: member.gpus.clone(),
             slot: member.slot.clone(),
             event,
             metered_ms,

@@ -287,7 +287,7 @@ fn free_without(state: &State, gone: &BTreeSet<LeaseId>) -> Vec<usize> {
     let nodes = state.nodes.values().map(|node| {
         let gpus = &node.spec.as_ref().unwrap().gpus;
         let idle = |gpu: &&selion_api::slice::GpuSpec| {
-            !node.held.iter().any(|((lease, _), held)| held.gpu == gpu.gpu && !gone.contains(lease))
+            !node.held.iter().any(|((lease, _), held)| held.gpus.contains(&gpu.gpu) && !gone.contains(lease))
         };
         gpus.iter().filter(idle).count()
     });

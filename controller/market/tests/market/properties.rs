@@ -28,6 +28,8 @@ enum Op {
         class: usize,
         within: Within,
         optional: u16,
+        /// Of those members that want whole ones.
+        gpus: u16,
     },
     Release(usize),
     /// The next thing that an honest agent would say of a member.
@@ -106,14 +108,14 @@ fn op() -> impl Strategy<Value = Op> {
         any::<bool>(),
         any::<bool>(),
         any::<bool>(),
-        prop::option::of(50_000..TOKEN),
+        prop::option::of(50_000..3 * TOKEN),
         0_u8..20,
         0_usize..6,
-        (within(), 0_u16..3),
+        (within(), 0_u16..3, 1_u16..5),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional))| Op::Ask {
-            who, slices, spread, patient, requeue, max, key, class, within, optional,
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus))| Op::Ask {
+            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus,
         }),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
@@ -139,7 +141,7 @@ fn world() -> Pool {
     let mut pool = Pool::new();
     pool.enter(Input::Opened { delegate: DELEGATE, policy: hasty() });
     for node in 1..4 {
-        let mut machine = spec(node, (0..2).map(|rank| a100(node, rank)).collect());
+        let mut machine = spec(node, (0..2 * node.min(2)).map(|rank| a100(node, rank)).collect());
         machine.cpu_milli = 3_000;
         pool.node(machine);
         pool.fund(renter(node), 40 * TOKEN);
@@ -177,8 +179,11 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional } => {
+        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional, gpus } => {
             let mut request = ask(renter(who), &slices);
+            for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
+                want.gpus = gpus;
+            }
             request.min_members = request.min_members.saturating_sub(optional).max(1);
             request.within = within;
             request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
@@ -222,7 +227,7 @@ fn apply(pool: &mut Pool, op: Op) {
                 0 => report.member = rank,
                 1 => report.attempt = report.attempt.wrapping_sub(1),
                 2 => report.node = node_id(1),
-                3 => report.gpu = gpu_id(2, 0),
+                3 => report.gpus = vec![gpu_id(2, 0)],
                 4 => report.slot = Slot::Whole,
                 5 => report.seq = 1,
                 6 => report.fence = Fence { epoch: 9, term: 9 },

@@ -150,7 +150,7 @@ fn a_quota_is_filled_by_the_higher_classes_first() {
     for (standard, stops) in [(1, 0), (2, 1)] {
         let (mut pool, kept) = world(standard);
         let mut there = whole(1, 1);
-        there.members[0].gpu = Some(pool.get(kept).members[0].gpu);
+        there.members[0].gpu = Some(pool.get(kept).members[0].gpus[0]);
         pool.lease(there);
         assert_eq!(stopped(&pool).len(), stops, "beside {standard}");
     }

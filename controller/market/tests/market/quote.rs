@@ -36,8 +36,8 @@ fn a_quote_is_what_the_lease_then_gets_and_changes_nothing() {
     assert_eq!(lease.reserved, price.total);
     assert_eq!(places.len(), 2);
     for (place, member) in places.iter().zip(&lease.members) {
-        let told = (place.node, place.provider, place.gpu, &place.slot, place.class, place.rate);
-        assert_eq!(told, (member.node, member.provider, member.gpu, &member.slot, member.class, member.rate));
+        let told = (place.node, place.provider, &place.gpus, &place.slot, place.class, place.rate);
+        assert_eq!(told, (member.node, member.provider, &member.gpus, &member.slot, member.class, member.rate));
     }
 }
 

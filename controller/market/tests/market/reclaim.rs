@@ -118,17 +118,17 @@ fn who_did_not_ask_to_wait_again_ends() {
 fn one_gpu_is_taken_back_and_the_others_go_on() {
     let mut pool = fleet(&[2]);
     let (first, second) = (running(&mut pool, whole(1, 1)), running(&mut pool, whole(1, 1)));
-    let gpu = pool.get(first).members[0].gpu;
+    let gpu = pool.get(first).members[0].gpus[0];
     reclaim(&mut pool, 1, Some(gpu), 0);
     assert_eq!([first, second].map(|id| pool.state_of(id)), [LeaseState::Ending, LeaseState::Active]);
     pool.all(first, &STOPPED);
     assert_eq!(pool.state_of(first), LeaseState::Waiting, "its own GPU is not given to it again");
     assert_eq!(pool.state.nodes[&node_id(1)].blocked, None);
     let nearest = pool.get(first).nearest.clone().unwrap();
-    assert_eq!((nearest.gpu, nearest.reason), (Some(pool.get(second).members[0].gpu), Reason::PoolFull));
+    assert_eq!((nearest.gpu, nearest.reason), (Some(pool.get(second).members[0].gpus[0]), Reason::PoolFull));
     pool.clear(second);
     let (state, member) = (pool.state_of(first), &pool.get(first).members[0]);
-    assert_eq!((state, member.gpu == gpu), (LeaseState::Held, false));
+    assert_eq!((state, member.gpus == [gpu]), (LeaseState::Held, false));
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn what_is_learned_as_mig_keeps_gpus_free_for_it() {
 fn equal_places_are_taken_in_the_order_of_nodes_and_gpus() {
     let mut pool = two(|node| vec![plain(node, 0), plain(node, 1)]);
     let ids: Vec<_> = (0..4).map(|_| pool.lease(lasting(1, SliceWant::Whole))).collect();
-    let places: Vec<_> = ids.iter().map(|id| (place(&pool, *id), pool.get(*id).members[0].gpu)).collect();
+    let places: Vec<_> = ids.iter().map(|id| (place(&pool, *id), pool.get(*id).members[0].gpus[0])).collect();
     let of = |node, rank| (node_id(node), gpu_id(node, rank));
     assert_eq!(places, [of(1, 0), of(1, 1), of(2, 0), of(2, 1)]);
 }
