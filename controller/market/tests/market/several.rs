@@ -141,7 +141,7 @@ fn who_waits_is_told_how_many_gpus_are_free_and_starts_when_enough_are() {
     let nearest = pool.get(waits).nearest.clone().unwrap();
     assert_eq!((nearest.node, nearest.gpu), (node_id(1), None));
     assert_eq!((nearest.reason, nearest.need, nearest.have), (Reason::PoolFull, 4, 3));
-    assert_eq!(pool.state.blocking(waits).unwrap().constraints, [Constraint::Room]);
+    assert_eq!(pool.state.blocking(waits).unwrap().constraints, [Constraint::Gpus], "with fewer it would fit now");
     assert!(pool.state.estimate(waits).is_some(), "it is booked");
     pool.clear(one);
     assert_eq!(places(&pool, waits), [(1, vec![0, 1, 2, 3])]);
