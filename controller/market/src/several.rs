@@ -53,7 +53,9 @@ impl World<'_> {
             }
         }
         let too_few = |stage, reason, have: usize| miss(stage, reason, need as u64, have as u64);
-        if all < need && !able.is_empty() {
+        // Where the machine itself would do, no price and no room make up for GPUs that are not there.
+        let would_do = !able.is_empty() || nearest.as_ref().is_some_and(|miss| miss.stage > Stage::Machine);
+        if all < need && would_do {
             return Err(too_few(Stage::Machine, Reason::TooFewGpus, all));
         }
         if able.len() < need {

@@ -1,5 +1,8 @@
 //! Members of several GPUs: one process on whole GPUs of one model on one node.
 
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
 use selion_api::agent::MemberEvent;
 use selion_api::blocking::{Blocking, Constraint};
 use selion_api::chain::ChainEvent;
@@ -315,4 +318,66 @@ fn shares_and_totals_count_every_gpu_and_what_stands_beside_them_once() {
     assert_eq!(of_three[2..], of_one[2..]);
     let id = pool.lease(several(1, 1, 3));
     assert_eq!((pool.get(id).size, one), (of_three, id));
+}
+
+/// A GPU: which model, its ask, whether it is taken.
+type Kind = (u8, u64, bool);
+
+/// The least sum of so many asks on one node and of one model, worked out plainly.
+fn least(nodes: &[Vec<Kind>], count: usize, taken_too: bool) -> Option<u64> {
+    let sums = nodes.iter().flat_map(|gpus| {
+        let mut models: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+        for (model, ask, taken) in gpus {
+            if taken_too || !taken {
+                models.entry(*model).or_default().push(*ask);
+            }
+        }
+        models.into_values().filter(|asks| asks.len() >= count).map(|mut asks| {
+            asks.sort_unstable();
+            asks[..count].iter().sum::<u64>()
+        })
+    });
+    sums.min()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_cheapest_gpus_of_one_model_on_one_node_are_given_or_none(
+        nodes in prop::collection::vec(prop::collection::vec((0_u8..2, 1_u64..7, any::<bool>()), 1..7), 1..4),
+        count in 1_u16..5,
+        cap in prop::option::of(1_u64..25),
+    ) {
+        let of = |(rank, (model, ask, _)): (u8, &Kind), node: u8| GpuSpec {
+            model: ["A100 80GB", "H100 80GB"][usize::from(*model)].into(),
+            whole: Some(Rate(*ask)),
+            mig: None,
+            ..a100(node, rank)
+        };
+        let specs = (1_u8..).zip(&nodes).map(|(node, gpus)| (0_u8..).zip(gpus).map(|gpu| of(gpu, node)).collect());
+        let mut pool = pool(specs.collect());
+        for (node, gpus) in (1_u8..).zip(&nodes) {
+            for (rank, _) in (0_u8..).zip(gpus).filter(|(_, (.., taken))| *taken) {
+                let mut one = several(1, 1, 1);
+                one.members[0].gpu = Some(gpu_id(node, rank));
+                pool.lease(one);
+            }
+        }
+        let fits = |least: Option<u64>| least.filter(|sum| cap.is_none_or(|cap| *sum <= cap));
+        let (ever, now) = (least(&nodes, count.into(), true), least(&nodes, count.into(), false));
+        match pool.request(LeaseRequest { max_rate: cap.map(Rate), ..several(2, 1, count) }) {
+            Answer::Created(id) => {
+                prop_assert!(fits(ever).is_some());
+                let rate = pool.get(id).members.first().map(|member| member.rate.0);
+                prop_assert_eq!(rate, fits(now));
+            }
+            Answer::Refused(refusal) => {
+                prop_assert_eq!(fits(ever), None);
+                let reason = if ever.is_some() { Reason::PriceAboveMax } else { Reason::TooFewGpus };
+                prop_assert_eq!(refusal.reason, reason);
+            }
+            other => prop_assert!(false, "{:?}", other),
+        }
+    }
 }
