@@ -1,6 +1,7 @@
 //! Slices as people write them: `1g.10gb`, `whole`, `share:250:4GiB`.
 
 use selion_api::slice::{IsolationClass, SliceWant, Slot};
+use selion_api::{GpuId, MemberWant};
 
 use crate::unit::{memory, show_memory};
 
@@ -40,6 +41,21 @@ pub fn show_want(want: &SliceWant) -> String {
             format!("share:{compute_permille}:{}", show_memory(*mem_bytes))
         }
     }
+}
+
+/// What a member asks for: `whole`, `4 GPUs`, `1g.10gb`.
+pub fn show_member(want: &MemberWant) -> String {
+    if want.gpus > 1 { format!("{} GPUs", want.gpus) } else { show_want(&want.slice) }
+}
+
+/// What a member has: so many whole GPUs, or its place on one.
+pub fn show_places(gpus: usize, slot: &Slot) -> String {
+    if gpus > 1 { format!("{gpus} GPUs") } else { show_slot(slot) }
+}
+
+/// GPUs by their ids.
+pub fn show_gpus(gpus: &[GpuId]) -> String {
+    gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A place on a GPU: a MIG instance with its memory slices, `whole`, or a share.
@@ -96,6 +112,16 @@ mod tests {
         assert_eq!(slice("1g.10gb"), Ok(SliceWant::Mig { profile: "1g.10gb".into() }));
         assert_eq!(slice("1g.12gb+me"), Ok(SliceWant::Mig { profile: "1g.12gb+me".into() }));
         assert_eq!(slice("share:250:4GiB"), Ok(SliceWant::Share { compute_permille: 250, mem_bytes: 4 << 30 }));
+    }
+
+    #[test]
+    fn several_gpus_are_told_by_their_number() {
+        let want = |gpus| MemberWant { gpus, ..MemberWant::of(SliceWant::Whole) };
+        assert_eq!((show_member(&want(1)), show_member(&want(4))), ("whole".into(), "4 GPUs".into()));
+        assert_eq!((show_places(1, &Slot::Whole), show_places(2, &Slot::Whole)), ("whole".into(), "2 GPUs".into()));
+        let ids = [1, 2].map(|id| GpuId([id; 16]));
+        assert_eq!(show_gpus(&ids), format!("{}, {}", ids[0], ids[1]));
+        assert_eq!(show_gpus(&[]), "");
     }
 
     #[test]

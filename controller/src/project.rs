@@ -63,7 +63,7 @@ fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
         .map(|(member, rank)| rest::LeaseMember {
             rank,
             node: member.node,
-            gpu: member.gpu,
+            gpus: member.gpus.clone(),
             slot: member.slot.clone(),
             class: member.class,
             rate: member.rate,
@@ -131,7 +131,7 @@ fn gpu_view(node: &Node, gpu: &selion_api::GpuSpec) -> rest::GpuView {
     let slots = node
         .held
         .iter()
-        .filter(|(_, held)| held.gpu == gpu.gpu)
+        .filter(|(_, held)| held.gpus.contains(&gpu.gpu))
         .map(|((lease, member), held)| rest::SlotView { slot: held.slot.clone(), lease: *lease, member: *member })
         .collect();
     rest::GpuView { spec: gpu.clone(), slots }

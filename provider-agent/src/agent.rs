@@ -244,10 +244,10 @@ impl Agent {
         }
         for report in open {
             let key = MemberKey::of_report(&report);
-            self.held.insert(key, over(report.gpu, report.slot));
+            self.held.insert(key, over(report.gpus, report.slot));
         }
         for key in ended {
-            self.held.entry(key).or_insert_with(|| over(selion_api::GpuId([0; 16]), selion_api::Slot::Whole));
+            self.held.entry(key).or_insert_with(|| over(Vec::new(), selion_api::Slot::Whole));
         }
         Ok(())
     }
@@ -305,7 +305,7 @@ impl Agent {
                     let line = "told to run what was never prepared here; it might run twice, so it does not run";
                     self.shared.logs.push(key, LogSource::Agent, line.into());
                     self.shared.logs.close(key);
-                    self.held.insert(key, over(assignment.gpu, assignment.slot.clone()));
+                    self.held.insert(key, over(assignment.gpus.clone(), assignment.slot.clone()));
                     let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };
                     self.shared.reporter.report(&assignment, event, 0, None).await.map_err(statement)?;
                 }
@@ -326,7 +326,8 @@ impl Agent {
     fn prepare(&mut self, assignment: selion_api::agent::Assignment) {
         let key = MemberKey::of(&assignment);
         let (orders_in, orders) = watch::channel(Order::Prepare);
-        let held = Held { order: Order::Prepare, ended: false, gpu: assignment.gpu, slot: assignment.slot.clone() };
+        let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
+        let held = Held { order: Order::Prepare, ended: false, gpus, slot };
         self.held.insert(key, held);
         self.orders.insert(key, orders_in);
         let shared = Arc::clone(&self.shared);
@@ -361,8 +362,8 @@ impl Agent {
     }
 }
 
-fn over(gpu: selion_api::GpuId, slot: selion_api::Slot) -> Held {
-    Held { order: Order::Stop, ended: true, gpu, slot }
+fn over(gpus: Vec<selion_api::GpuId>, slot: selion_api::Slot) -> Held {
+    Held { order: Order::Stop, ended: true, gpus, slot }
 }
 
 fn statement(error: ReportError) -> AgentError {

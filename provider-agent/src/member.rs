@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use crate::error::chain;
-use crate::gpus::{Gpus, SliceHandle};
+use crate::gpus::{self, Gpus, SliceHandle};
 use crate::logs::Logs;
 use crate::member_key::MemberKey;
 use crate::meter::Meter;
@@ -77,7 +77,7 @@ struct Member {
     orders: watch::Receiver<Order>,
 }
 
-/// Drives a member from its assignment to its last report. On return its slice and its folders are free.
+/// Drives a member from its assignment to its last report. On return its slices and its folders are free.
 ///
 /// # Errors
 ///
@@ -99,9 +99,9 @@ pub(crate) async fn drive(
 impl Member {
     async fn live(&mut self) -> Result<(), reporter::ReportError> {
         self.report(MemberEvent::Accepted, 0, None).await?;
-        let (slice, rooms) = match self.make().await {
+        let (slices, rooms) = match self.make().await {
             Ok(made) => made,
-            Err((failure, slice)) => return self.fail(failure, slice, None).await,
+            Err((failure, slices)) => return self.fail(failure, slices, None).await,
         };
         let staged = tokio::select! {
             biased;
@@ -110,26 +110,26 @@ impl Member {
         };
         match staged {
             Some(Ok(())) => {}
-            Some(Err(failure)) => return self.fail(failure, Some(slice), Some(rooms)).await,
+            Some(Err(failure)) => return self.fail(failure, slices, Some(rooms)).await,
             None => {
-                self.clear(Some(slice), Some(rooms)).await;
+                self.clear(slices, Some(rooms)).await;
                 return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
             }
         }
         self.report(MemberEvent::Ready, 0, None).await?;
         until(self.orders.clone(), Order::Start).await;
         if *self.orders.borrow() == Order::Stop {
-            self.clear(Some(slice), Some(rooms)).await;
+            self.clear(slices, Some(rooms)).await;
             return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
         }
-        match self.launch(&slice, &rooms).await {
-            Ok(running) => self.run(running, slice, rooms).await,
-            Err(failure) => self.fail(failure, Some(slice), Some(rooms)).await,
+        match self.launch(&slices, &rooms).await {
+            Ok(running) => self.run(running, slices, rooms).await,
+            Err(failure) => self.fail(failure, slices, Some(rooms)).await,
         }
     }
 
-    /// Checks the work, makes the slice and the folders. It is short and never cut off, so that no slice is lost.
-    async fn make(&self) -> Result<(SliceHandle, Rooms), (Failure, Option<SliceHandle>)> {
+    /// Checks the work, makes the slices and the folders. It is short and never cut off, so that no slice is lost.
+    async fn make(&self) -> Result<(Vec<SliceHandle>, Rooms), (Failure, Vec<SliceHandle>)> {
         let assignment = &self.assignment;
         let found = assignment.work.commitment(&assignment.salt);
         if found != assignment.commitment {
@@ -137,20 +137,20 @@ impl Member {
                 "the work does not match its commitment in the log: {found} is not {}; nothing was run",
                 assignment.commitment
             );
-            return Err((Failure::new(Reason::RuntimeFailed, why), None));
+            return Err((Failure::new(Reason::RuntimeFailed, why), Vec::new()));
         }
         if let Err(error) = staging::check(&assignment.work) {
-            return Err((Failure::new(Reason::StagingFailed, chain(&error)), None));
+            return Err((Failure::new(Reason::StagingFailed, chain(&error)), Vec::new()));
         }
-        let (gpu, slot) = (assignment.gpu, assignment.slot.clone());
-        let made = self.shared.with_gpus(move |gpus| gpus.make(gpu, &slot)).await;
-        let slice = made.map_err(|error| (Failure::new(Reason::SliceFailed, chain(&error)), None))?;
+        let (on, slot) = (assignment.gpus.clone(), assignment.slot.clone());
+        let made = self.shared.with_gpus(move |gpus| gpus::make_all(gpus, &on, &slot)).await;
+        let slices = made.map_err(|error| (Failure::new(Reason::SliceFailed, chain(&error)), Vec::new()))?;
         let base = self.shared.leases.join(self.key.to_string());
         match blocking(move || Rooms::make(&base)).await {
-            Ok(rooms) => Ok((slice, rooms)),
+            Ok(rooms) => Ok((slices, rooms)),
             Err(error) => {
                 let why = format!("no room for the member: {error}");
-                Err((Failure::new(Reason::RuntimeFailed, why), Some(slice)))
+                Err((Failure::new(Reason::RuntimeFailed, why), slices))
             }
         }
     }
@@ -164,10 +164,10 @@ impl Member {
             .map_err(|error| Failure::new(Reason::StagingFailed, chain(&error)))
     }
 
-    async fn launch(&self, slice: &SliceHandle, rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
+    async fn launch(&self, slices: &[SliceHandle], rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
         let failed = |why: String| Failure::new(Reason::RuntimeFailed, why);
-        let slice = slice.clone();
-        let built = environment(&self.assignment, &slice, rooms);
+        let slices = slices.to_vec();
+        let built = environment(&self.assignment, &slices, rooms);
         for name in built.left_out {
             self.say(format!("environment variable `{name}` is reserved and was left out"));
         }
@@ -176,9 +176,10 @@ impl Member {
             env: built.vars,
             rooms: rooms.clone(),
             hidden: self.shared.hidden.clone(),
-            devices: slice.devices.clone(),
+            devices: devices(&slices),
         };
-        let busy = self.shared.with_gpus(move |gpus| gpus.set_busy(&slice, true)).await;
+        let all_busy = move |gpus: &mut dyn Gpus| slices.iter().try_for_each(|slice| gpus.set_busy(slice, true));
+        let busy = self.shared.with_gpus(all_busy).await;
         busy.map_err(|error| failed(chain(&error)))?;
         self.shared.runtime.launch(launch).await.map_err(|error| failed(chain(&error)))
     }
@@ -186,7 +187,7 @@ impl Member {
     async fn run(
         &mut self,
         mut running: Box<dyn Running>,
-        slice: SliceHandle,
+        slices: Vec<SliceHandle>,
         rooms: Rooms,
     ) -> Result<(), reporter::ReportError> {
         let mut meter = Meter::start();
@@ -208,7 +209,7 @@ impl Member {
                 abort.abort();
             }
         }
-        self.free(Some(slice)).await;
+        self.free(slices).await;
         let patience = match end {
             End::Exited(_) => PATIENCE_EXITED,
             End::Stopped => PATIENCE_STOPPED,
@@ -289,34 +290,27 @@ impl Member {
     async fn fail(
         &self,
         failure: Failure,
-        slice: Option<SliceHandle>,
+        slices: Vec<SliceHandle>,
         rooms: Option<Rooms>,
     ) -> Result<(), reporter::ReportError> {
         tracing::warn!(member = %self.key, reason = %failure.reason, why = failure.why, "member failed");
         self.say(failure.why);
-        self.clear(slice, rooms).await;
+        self.clear(slices, rooms).await;
         self.report(MemberEvent::Failed { reason: failure.reason }, 0, None).await
     }
 
-    async fn clear(&self, slice: Option<SliceHandle>, rooms: Option<Rooms>) {
-        self.free(slice).await;
+    async fn clear(&self, slices: Vec<SliceHandle>, rooms: Option<Rooms>) {
+        self.free(slices).await;
         if let Some(rooms) = rooms {
             self.remove(rooms).await;
         }
     }
 
-    /// Gives the slice back. Nothing of the member runs any more.
-    async fn free(&self, slice: Option<SliceHandle>) {
-        let Some(slice) = slice else { return };
-        let freed = self
-            .shared
-            .with_gpus(move |gpus| {
-                gpus.set_busy(&slice, false)?;
-                gpus.free(&slice)
-            })
-            .await;
+    /// Gives the slices back. Nothing of the member runs any more.
+    async fn free(&self, slices: Vec<SliceHandle>) {
+        let freed = self.shared.with_gpus(move |gpus| gpus::free_all(gpus, &slices)).await;
         if let Err(error) = freed {
-            tracing::error!(member = %self.key, %error, "the slice could not be freed");
+            tracing::error!(member = %self.key, %error, "a slice could not be freed");
         }
     }
 
@@ -340,8 +334,37 @@ impl Member {
     }
 }
 
+/// Device nodes of all slices, each once.
+fn devices(slices: &[SliceHandle]) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    for device in slices.iter().flat_map(|slice| &slice.devices) {
+        if !all.contains(device) {
+            all.push(device.clone());
+        }
+    }
+    all
+}
+
 /// Resolves once the order is at least `order`. A dropped sender is an order to stop.
 async fn until(mut orders: watch::Receiver<Order>, order: Order) {
     // An error means that the agent is gone, which ends everything.
     let _ = orders.wait_for(|now| *now >= order).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{assignment, slices};
+
+    #[test]
+    fn a_process_gets_the_device_nodes_of_all_its_gpus_each_once() {
+        let mut assignment = assignment(1);
+        assignment.gpus = vec![selion_api::GpuId([1; 16]), selion_api::GpuId([2; 16])];
+        let mut slices = slices(&assignment);
+        slices[0].devices = vec!["/dev/nvidiactl".into(), "/dev/nvidia0".into()];
+        slices[1].devices = vec!["/dev/nvidiactl".into(), "/dev/nvidia1".into()];
+        let all: Vec<std::path::PathBuf> =
+            ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1"].into_iter().map(Into::into).collect();
+        assert_eq!(devices(&slices), all);
+    }
 }

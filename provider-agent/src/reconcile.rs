@@ -26,9 +26,9 @@ pub struct Held {
     pub order: Order,
     /// True once its last report is made; its slice is free then.
     pub ended: bool,
-    /// The GPU.
-    pub gpu: GpuId,
-    /// The place on it.
+    /// The GPUs.
+    pub gpus: Vec<GpuId>,
+    /// The place on each of them.
     pub slot: Slot,
 }
 
@@ -93,7 +93,8 @@ fn is_in_the_way(
     let earlier_run = key.lease == assignment.lease && key.member == assignment.member;
     // Shares do not collide by place, but the one that leaves may be what makes room.
     let shares = matches!((&member.slot, &assignment.slot), (Slot::Share { .. }, Slot::Share { .. }));
-    earlier_run || (member.gpu == assignment.gpu && (shares || collide(&member.slot, &assignment.slot)))
+    let met = member.gpus.iter().any(|gpu| assignment.gpus.contains(gpu));
+    earlier_run || (met && (shares || collide(&member.slot, &assignment.slot)))
 }
 
 #[cfg(test)]
@@ -111,7 +112,7 @@ mod tests {
 
     fn have(seq: u64, order: Order, ended: bool, slot: Slot) -> (MemberKey, Held) {
         let assignment = assignment(seq);
-        let held = Held { order, ended, gpu: assignment.gpu, slot };
+        let held = Held { order, ended, gpus: assignment.gpus.clone(), slot };
         (MemberKey::of(&assignment), held)
     }
 
@@ -195,9 +196,19 @@ mod tests {
 
     #[test]
     fn a_new_attempt_waits_for_the_old_one_wherever_it_is() {
-        let next = Assignment { attempt: 1, gpu: GpuId([8; 16]), ..want(1, Phase::Prepare, mig(0, 1)) };
+        let next = Assignment { attempt: 1, gpus: vec![GpuId([8; 16])], ..want(1, Phase::Prepare, mig(0, 1)) };
         let held = [have(1, Order::Start, false, mig(0, 1))].into();
         assert_eq!(reconcile(&[next], &held), [Action::Stop(key(1))]);
+    }
+
+    #[test]
+    fn a_member_of_several_gpus_waits_for_whatever_still_stands_on_any_of_them() {
+        let (mine, other) = (GpuId([1; 16]), GpuId([2; 16]));
+        let whole = |seq, gpus: &[GpuId]| Assignment { gpus: gpus.to_vec(), ..want(seq, Phase::Prepare, Slot::Whole) };
+        let held: BTreeMap<_, _> = [have(1, Order::Stop, false, Slot::Whole)].into();
+        assert_eq!(reconcile(&[whole(2, &[other, mine])], &held), []);
+        let apart = whole(2, &[other, GpuId([3; 16])]);
+        assert_eq!(reconcile(&[apart.clone()], &held), [Action::Prepare(Box::new(apart))]);
     }
 
     #[test]
@@ -228,9 +239,9 @@ mod tests {
                     Action::Prepare(a) => {
                         let taken = |h: &Held| !h.ended && collide(&h.slot, &a.slot);
                         assert!(!held.values().any(taken), "prepared on a place in use");
-                        let (key, member) =
-                            (MemberKey::of(&a), Held { order: Order::Prepare, ended: false, gpu: a.gpu, slot: a.slot });
-                        held.insert(key, member);
+                        let member =
+                            Held { order: Order::Prepare, ended: false, gpus: a.gpus.clone(), slot: a.slot.clone() };
+                        held.insert(MemberKey::of(&a), member);
                     }
                     Action::Start(_) | Action::Refuse(_) => panic!("nothing is to be started"),
                 }

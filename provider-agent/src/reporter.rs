@@ -51,7 +51,7 @@ impl Reporter {
             lease: assignment.lease,
             attempt: assignment.attempt,
             member: assignment.member,
-            gpu: assignment.gpu,
+            gpus: assignment.gpus.clone(),
             slot: assignment.slot.clone(),
             event,
             metered_ms,

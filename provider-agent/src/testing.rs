@@ -15,7 +15,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         attempt: 0,
         member: 0,
         phase: Phase::Prepare,
-        gpu: GpuId([1; 16]),
+        gpus: vec![GpuId([1; 16])],
         slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
         cpu_milli: 500,
         ram_bytes: 1 << 20,
@@ -28,13 +28,14 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
     }
 }
 
-/// The slice of `assignment`.
-pub(crate) fn slice(assignment: &Assignment) -> SliceHandle {
-    SliceHandle {
-        gpu: assignment.gpu,
+/// The slices of `assignment`.
+pub(crate) fn slices(assignment: &Assignment) -> Vec<SliceHandle> {
+    let slice = |(gpu, number): (&GpuId, u64)| SliceHandle {
+        gpu: *gpu,
         slot: assignment.slot.clone(),
-        number: 0,
+        number,
         visible: String::new(),
         devices: Vec::new(),
-    }
+    };
+    assignment.gpus.iter().zip(0..).map(slice).collect()
 }

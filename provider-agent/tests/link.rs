@@ -14,7 +14,7 @@ use selion_api::agent::{
     ToController,
 };
 use selion_api::commit::{PoolId, Work, salted, signing_digest};
-use selion_api::{Address, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_api::{Address, GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_contracts::signer::recover_text;
 use selion_dataplane::{Cid, Store, gateway};
 use tempfile::TempDir;
@@ -174,7 +174,7 @@ fn start(controller: &Controller, state: &Path) -> Agent {
         controller: controller.url.clone(),
         pool: Some(POOL.controller),
         state_dir: state.to_owned(),
-        gpus: GpuSource::Simulated { models: vec!["A100 80GB".into()] },
+        gpus: GpuSource::Simulated { models: vec!["A100 80GB".into(); 2] },
         sandbox_helper: Some(helper()),
         meter_ms: 20,
         stop_grace_ms: 300,
@@ -200,7 +200,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         attempt: 0,
         member: 0,
         phase: Phase::Prepare,
-        gpu: spec.gpus[0].gpu,
+        gpus: vec![spec.gpus[0].gpu],
         slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
         cpu_milli: 500,
         ram_bytes: 1 << 20,
@@ -258,6 +258,43 @@ async fn a_lease_runs_from_its_assignment_to_its_verified_outputs() {
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
     assert!(agent.events.lock().await.contains(&Event::Linked));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_of_two_gpus_sees_both_holds_both_and_gives_both_back() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let spec = link.spec().clone();
+    let gpus: Vec<GpuId> = spec.gpus.iter().map(|gpu| gpu.gpu).collect();
+    let on = |seq, gpus: &[GpuId]| {
+        let script = "echo \"$SELION_SLICE $SELION_GPU '$CUDA_VISIBLE_DEVICES'\"; exit 0";
+        Assignment { gpus: gpus.to_vec(), slot: Slot::Whole, ..assignment(&spec, seq, script) }
+    };
+    let both = on(1, &gpus);
+    link.want(1, vec![both.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    let ready = link.report().await;
+    assert_eq!((ready.event, &ready.gpus), (MemberEvent::Ready, &gpus));
+    // The second of them alone is not free.
+    let other = on(2, &gpus[1..]);
+    link.want(2, vec![both.clone(), other.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::SliceFailed });
+    link.want(3, vec![started(&both), other]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    assert_eq!(link.report().await.event, MemberEvent::Exited { code: 0, outputs: None });
+    let seen = format!("whole {},{} ''", gpus[0], gpus[1]);
+    assert_eq!(link.lines(LogSource::Stdout), [seen]);
+    link.want(4, vec![on(3, &gpus[1..]), on(4, &gpus[..1])]).await;
+    let mut events = Vec::new();
+    for _ in 0..4 {
+        events.push(link.report().await.event);
+    }
+    assert_eq!(events.iter().filter(|event| **event == MemberEvent::Ready).count(), 2, "{events:?}");
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

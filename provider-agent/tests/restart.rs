@@ -124,7 +124,7 @@ impl Linked {
             attempt: 0,
             member: 0,
             phase,
-            gpu: self.spec.as_ref().unwrap().gpus[0].gpu,
+            gpus: vec![self.spec.as_ref().unwrap().gpus[0].gpu],
             slot: Slot::Mig { profile: "1g.10gb".into(), start, size: 1 },
             cpu_milli: 500,
             ram_bytes: 1 << 20,

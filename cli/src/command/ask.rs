@@ -18,7 +18,10 @@ pub struct Ask {
     /// What to lease: a MIG profile (1g.10gb), whole, or share:PERMILLE:MEMORY (share:250:4GiB)
     #[arg(long, value_parser = slice)]
     pub slice: SliceWant,
-    /// How many such slices, all or nothing: more than one is a gang
+    /// So many whole GPUs of one model on one node for each process, 1 to 16; only with --slice whole
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub gpus: u16,
+    /// How many such slices, all or nothing: more than one is a gang, a process each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub count: u16,
     /// So many of them will do if there is no room for all [default: all]
@@ -45,7 +48,7 @@ pub struct Ask {
     /// Accepted isolation class: mig, capped, mps, shared, whole, simulated; may be repeated [default: all]
     #[arg(long = "class", value_name = "CLASS", value_parser = class)]
     pub classes: Vec<IsolationClass>,
-    /// Highest price accepted for each slice, in tokens per hour, e.g. 0.80
+    /// Highest price accepted for each process, all its GPUs together, in tokens per hour, e.g. 0.80
     #[arg(long, value_name = "RATE", value_parser = unit::rate)]
     pub max_rate: Option<Rate>,
     /// Longest running time
@@ -149,6 +152,7 @@ impl Ask {
     /// The request, not signed yet.
     pub fn request(self) -> NewLease {
         let member = MemberWant {
+            gpus: self.gpus,
             models: self.models,
             node: self.node,
             gpu: self.gpu,

@@ -6,13 +6,13 @@ use selion_api::{Rate, Reason};
 
 use super::quote_view::blocking;
 use crate::output::{Output, nearest};
-use crate::slice::{show_class, show_slot, show_want};
+use crate::slice::{show_class, show_gpus, show_member, show_places, show_slot};
 use crate::unit::{show_duration, show_elapsed, show_money, show_time};
 
 /// One line a lease.
 pub fn list(out: Output, leases: &[Lease]) -> String {
     let rows = leases.iter().map(|lease| {
-        let slices = lease.wants.first().map(|want| show_want(&want.slice)).unwrap_or_default();
+        let slices = lease.wants.first().map(show_member).unwrap_or_default();
         let slices = match (lease.members.len(), lease.wants.len()) {
             (_, 0 | 1) => slices,
             (has, asked) if has > 0 && has < asked => format!("{has} of {asked} x {slices}"),
@@ -43,7 +43,7 @@ pub fn detail(out: Output, lease: &Lease) -> String {
         text.push_str(&format!("{}\n", self::waiting(waiting)));
     }
     let limit = lease.max_rate.map(|rate| format!(", at most {} an hour each", show_money(rate.0))).unwrap_or_default();
-    let wants: Vec<String> = lease.wants.iter().map(|want| show_want(&want.slice)).collect();
+    let wants: Vec<String> = lease.wants.iter().map(show_member).collect();
     text.push_str(&format!("asked: {} for {}{limit}\n", wants.join(" + "), show_duration(lease.duration_ms)));
     if let Some(deadline) = lease.deadline_ms {
         text.push_str(&format!("this state ends by itself at {}\n", show_time(deadline)));
@@ -59,7 +59,7 @@ pub fn detail(out: Output, lease: &Lease) -> String {
         let output = lease.outputs.get(&member.rank).cloned().unwrap_or_default();
         [
             member.rank.to_string(),
-            format!("{} ({})", show_slot(&member.slot), show_class(member.class)),
+            format!("{} ({})", show_places(member.gpus.len(), &member.slot), show_class(member.class)),
             show_money(member.rate.0),
             show_elapsed(member.billable_ms),
             show_money(member.amount.0),
@@ -104,7 +104,7 @@ pub fn placement(out: Output, view: &PlacementView) -> String {
     let rows = view.candidates.iter().map(|candidate| {
         [
             candidate.member.to_string(),
-            candidate.gpu.to_string(),
+            show_gpus(&candidate.gpus),
             candidate.slot.as_ref().map(show_slot).unwrap_or_default(),
             candidate.rate.map(|Rate(rate)| show_money(rate)).unwrap_or_default(),
             candidate.reason.map_or_else(|| "fits".to_owned(), |reason| reason.to_string()),

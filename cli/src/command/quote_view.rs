@@ -4,7 +4,7 @@ use selion_api::blocking::{Blocking, Constraint};
 use selion_api::rest::{Quote, QuotedPlace, QuotedPrice};
 
 use crate::output::{Output, nearest};
-use crate::slice::{show_class, show_slot};
+use crate::slice::{show_class, show_gpus, show_places};
 use crate::unit::{show_money, show_time};
 
 /// What a request would get.
@@ -46,11 +46,11 @@ fn places(out: Output, places: &[QuotedPlace]) -> String {
         let charged = if effect.charged { "charged" } else { "not charged" };
         [
             place.rank.to_string(),
-            format!("{} ({})", show_slot(&place.slot), show_class(place.class)),
+            format!("{} ({})", show_places(place.gpus.len(), &place.slot), show_class(place.class)),
             show_money(place.rate.0),
             format!("{}/{}", effect.destroys, effect.of),
             format!("{} ({charged})", show_money(effect.shadow_rate.0)),
-            place.gpu.to_string(),
+            show_gpus(&place.gpus),
             place.node.to_string(),
         ]
     });
@@ -85,6 +85,7 @@ fn constraint(constraint: Constraint) -> &'static str {
         Constraint::Disk => "its disk (--disk)",
         Constraint::Net => "its network bandwidth (--net)",
         Constraint::Slice => "the slice (--slice)",
+        Constraint::Gpus => "how many GPUs it wants on one node (--gpus)",
         Constraint::Room => "what other leases hold or have booked",
     }
 }

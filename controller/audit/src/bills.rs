@@ -7,7 +7,7 @@ use selion_api::unit::MS_PER_HOUR;
 use selion_api::{LeaseId, TimeMs};
 use selion_market::{Effect, Input};
 
-use crate::effects::{BillSeen, GrantSeen, Run, Seen, in_words};
+use crate::effects::{BillSeen, GrantSeen, Run, Seen, add_up, in_words};
 use crate::entries::{Item, Log};
 use crate::finding::Finding;
 
@@ -20,7 +20,7 @@ struct Books {
     billed: BTreeMap<Run, u64>,
 }
 
-/// Every line is the frozen ask times what was used, rounded down; what was used is at most what the node signed and
+/// Every line is the frozen ask, of all GPUs of the member together, times what was used, rounded down; what was used is at most what the node signed and
 /// what lies between the entries.
 pub(crate) fn check(log: &Log) -> Result<String, Finding> {
     let mut books = Books::default();
@@ -45,7 +45,7 @@ impl Books {
     fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
-                self.grants.insert(grant.run, grant);
+                add_up(&mut self.grants, grant);
             }
             Some(Seen::Other(effect)) => {
                 if let Effect::Moved { lease, state: LeaseState::Active, attempt, .. } = *effect {
@@ -73,7 +73,7 @@ impl Books {
             return Err("payer or earner are not those of the grant".into());
         }
         if bill.rate != grant.rate {
-            return Err(format!("the ask at the grant was {}", grant.rate));
+            return Err(format!("the ask of all its GPUs at the grant was {}", grant.rate));
         }
         let exact = u128::from(bill.rate.0) * u128::from(bill.billable_ms) / u128::from(MS_PER_HOUR);
         if u128::from(bill.amount.0) != exact {

@@ -7,7 +7,7 @@ use selion_api::lease::LeaseState;
 use selion_api::{Account, Amount, LeaseId, TimeMs};
 use selion_market::{Effect, Input};
 
-use crate::effects::{GrantSeen, Run, Seen};
+use crate::effects::{GrantSeen, Run, Seen, add_up};
 use crate::entries::{Item, Log};
 use crate::finding::Finding;
 
@@ -63,7 +63,7 @@ impl Books {
     fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
-                self.open.insert(grant.run, grant);
+                add_up(&mut self.open, grant);
             }
             Some(Seen::Bill(bill)) => {
                 self.open.remove(&bill.run);

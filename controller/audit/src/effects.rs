@@ -1,6 +1,9 @@
 //! Published effects, read back from their leaves. Grants and bill lines have a fixed ABI width (see
 //! `selion_market::effect::abi`); this is the reading that a contract would do in a dispute.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use selion_api::{Account, Amount, GpuId, IsolationClass, LeaseId, NodeId, Rate};
 use selion_market::Effect;
 
@@ -19,7 +22,7 @@ pub(crate) enum Place {
     Share { permille: u64, mem_bytes: u64 },
 }
 
-/// A grant, as its leaf tells it.
+/// A grant of one GPU, as its leaf tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GrantSeen {
     pub run: Run,
@@ -30,6 +33,16 @@ pub(crate) struct GrantSeen {
     pub place: Place,
     pub class: IsolationClass,
     pub rate: Rate,
+}
+
+/// Notes a grant. A member of several GPUs has one for each: what it costs is their sum.
+pub(crate) fn add_up(runs: &mut BTreeMap<Run, GrantSeen>, grant: GrantSeen) {
+    match runs.entry(grant.run) {
+        Entry::Vacant(none) => {
+            none.insert(grant);
+        }
+        Entry::Occupied(mut first) => first.get_mut().rate = first.get().rate.saturating_add(grant.rate),
+    }
 }
 
 /// A bill line, as its leaf tells it.

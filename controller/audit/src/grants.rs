@@ -14,7 +14,8 @@ use crate::finding::Finding;
 #[derive(Default)]
 struct Fleet {
     specs: BTreeMap<(NodeId, GpuId), GpuSpec>,
-    live: BTreeMap<Run, GrantSeen>,
+    /// What a member holds, one grant for each GPU, and the entry that gave it.
+    live: BTreeMap<Run, (u64, Vec<GrantSeen>)>,
     grants: u64,
 }
 
@@ -39,11 +40,11 @@ impl Fleet {
         let wrong = |detail: String| Err(Finding::at(item.seq, detail));
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
-                if let Err(why) = self.judge(&grant) {
+                if let Err(why) = self.judge(item.seq, &grant) {
                     return wrong(format!("{}: {why}", in_words(leaf)));
                 }
                 self.grants += 1;
-                self.live.insert(grant.run, grant);
+                self.live.entry(grant.run).or_insert((item.seq, Vec::new())).1.push(grant);
                 Ok(())
             }
             Some(Seen::Other(effect)) => match *effect {
@@ -57,14 +58,14 @@ impl Fleet {
         }
     }
 
-    fn judge(&self, grant: &GrantSeen) -> Result<(), String> {
+    fn judge(&self, entry: u64, grant: &GrantSeen) -> Result<(), String> {
         let Some(spec) = self.specs.get(&(grant.node, grant.gpu)) else {
             return Err("its node never showed that GPU".into());
         };
-        if self.live.contains_key(&grant.run) {
-            return Err("the member holds a slot already".into());
+        if let Some((given, own)) = self.live.get(&grant.run) {
+            self.belongs(entry == *given, own, grant, spec)?;
         }
-        let here = self.live.values().filter(|other| other.gpu == grant.gpu);
+        let here = self.live.values().flat_map(|(_, grants)| grants).filter(|other| other.gpu == grant.gpu);
         let (mut permille, mut bytes) = (0_u64, 0_u64);
         for other in here {
             if overlap(grant.place, other.place) {
@@ -77,6 +78,23 @@ impl Fleet {
             }
         }
         fits(grant.place, spec, permille, bytes)
+    }
+}
+
+impl Fleet {
+    /// Whether a member may have one more GPU beside those that it has.
+    fn belongs(&self, at_once: bool, own: &[GrantSeen], grant: &GrantSeen, spec: &GpuSpec) -> Result<(), String> {
+        if !at_once || grant.place != Place::Whole || own.iter().any(|other| other.place != Place::Whole) {
+            return Err("the member holds a slot already".into());
+        }
+        if own.iter().any(|other| other.node != grant.node) {
+            return Err("the member's other GPUs are on another node".into());
+        }
+        let model = |other: &GrantSeen| self.specs.get(&(other.node, other.gpu)).map(|other| &other.model);
+        if own.iter().any(|other| model(other) != Some(&spec.model)) {
+            return Err("the member's other GPUs are of another model".into());
+        }
+        Ok(())
     }
 }
 

@@ -76,7 +76,7 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         attempt: want.attempt,
         member: want.member,
         phase: want.phase,
-        gpu: held.gpu,
+        gpus: held.gpus.clone(),
         slot: held.slot.clone(),
         cpu_milli: u32::try_from(cpu_milli).unwrap_or(u32::MAX),
         ram_bytes,

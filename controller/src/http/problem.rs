@@ -416,6 +416,9 @@ fn refused(reason: Reason) -> Face {
         R::NoMatchingSlice | R::ClassNotAllowed | R::SandboxNotAllowed => {
             (S::CONFLICT, "GET /v1/offers shows what can be leased; ask for one of those", false)
         }
+        R::TooFewGpus => {
+            (S::CONFLICT, "ask for at most `nearest.have` GPUs in a member, or for several members", false)
+        }
         R::PoolFull | R::GangIncomplete | R::Queued | R::WaitsForStop => {
             (S::CONFLICT, "set wait_ms to wait for room, or ask for a smaller slice", true)
         }

@@ -46,25 +46,26 @@ pub(super) fn shares(state: &State) -> SharesView {
     }
 }
 
-/// Every GPU of the pool, judged for every different member; `None` if State has forgotten the lease.
+/// Every GPU of the pool, judged for every different member; for one of several GPUs every node, by model. `None` if
+/// State has forgotten the lease.
 pub(super) fn candidates(state: &State, id: LeaseId) -> Option<Vec<Candidate>> {
     state.leases.get(&id)?;
     let judged = state.candidates(id).into_iter();
     Some(
         judged
-            .filter_map(|one| {
-                let (member, node, gpu) = (one.member, one.node, one.gpu?);
-                Some(match one.verdict {
+            .map(|one| {
+                let (member, node, gpus) = (one.member, one.node, one.gpus);
+                match one.verdict {
                     Ok(offered) => Candidate {
                         member,
                         node,
-                        gpu,
+                        gpus,
                         slot: Some(offered.slot),
                         rate: Some(offered.rate),
                         reason: None,
                     },
-                    Err(miss) => Candidate { member, node, gpu, slot: None, rate: None, reason: Some(miss.reason) },
-                })
+                    Err(miss) => Candidate { member, node, gpus, slot: None, rate: None, reason: Some(miss.reason) },
+                }
             })
             .collect(),
     )
@@ -101,7 +102,7 @@ fn place(place: Place) -> QuotedPlace {
         rank: place.rank,
         node: place.node,
         provider: place.provider,
-        gpu: place.gpu,
+        gpus: place.gpus,
         slot: place.slot,
         class: place.class,
         rate: place.rate,

@@ -14,7 +14,7 @@ fn report(lease: u64, event: MemberEvent) -> Report {
         lease: LeaseId { seq: lease, index: 0 },
         attempt: 0,
         member: 0,
-        gpu: GpuId([1; 16]),
+        gpus: vec![GpuId([1; 16])],
         slot: Slot::Whole,
         event,
         metered_ms: 0,

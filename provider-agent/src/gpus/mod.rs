@@ -155,6 +155,39 @@ pub trait Gpus: Send {
     fn held(&self) -> Vec<SliceHandle>;
 }
 
+/// Makes one slice on each of these GPUs, in their order: all or none.
+///
+/// # Errors
+///
+/// As [`Gpus::make`] of the first that fails; the others are free again then.
+pub fn make_all(gpus: &mut dyn Gpus, on: &[GpuId], slot: &Slot) -> Result<Vec<SliceHandle>, GpuError> {
+    let mut made = Vec::new();
+    for gpu in on {
+        match gpus.make(*gpu, slot) {
+            Ok(slice) => made.push(slice),
+            Err(error) => {
+                // None is busy, and the first fault is the one to tell.
+                made.iter().for_each(|slice| drop(gpus.free(slice)));
+                return Err(error);
+            }
+        }
+    }
+    Ok(made)
+}
+
+/// Gives all these slices back, which no process uses any more.
+///
+/// # Errors
+///
+/// The first of [`Gpus::set_busy`] and [`Gpus::free`]; the others are tried all the same.
+pub fn free_all(gpus: &mut dyn Gpus, slices: &[SliceHandle]) -> Result<(), GpuError> {
+    let mut done = Ok(());
+    for slice in slices {
+        done = done.and(gpus.set_busy(slice, false).and_then(|()| gpus.free(slice)));
+    }
+    done
+}
+
 /// A slot as one word: `whole`, `mig:1g.10gb@2`, `share:250:4294967296`. Also the value of `SELION_SLICE`.
 #[must_use]
 pub fn slot_text(slot: &Slot) -> String {

@@ -106,6 +106,7 @@ fn uuid(node_key: &[u8], index: usize) -> GpuId {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{free_all, make_all};
     use super::*;
 
     fn two() -> Simulated {
@@ -127,6 +128,19 @@ mod tests {
     fn an_unknown_gpu_is_refused() {
         let gpu = GpuId([9; 16]);
         assert_eq!(two().make(gpu, &Slot::Whole), Err(GpuError::NoSuchGpu { gpu }));
+    }
+
+    #[test]
+    fn several_are_made_together_or_not_at_all() {
+        let mut gpus = two();
+        let ids: Vec<_> = gpus.facts().map(|facts| facts.gpu).collect();
+        let both = make_all(&mut gpus, &ids, &Slot::Whole).unwrap();
+        assert_eq!((both[0].gpu, both[1].gpu, gpus.held()), (ids[0], ids[1], both.clone()));
+        free_all(&mut gpus, &both).unwrap();
+        assert!(free_all(&mut gpus, &both).is_err(), "only once");
+        let second = gpus.make(ids[1], &Slot::Whole).unwrap();
+        assert!(matches!(make_all(&mut gpus, &ids, &Slot::Whole), Err(GpuError::Taken { gpu, .. }) if gpu == ids[1]));
+        assert_eq!(gpus.held(), [second], "the first is free again");
     }
 
     #[test]

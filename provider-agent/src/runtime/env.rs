@@ -25,7 +25,7 @@ pub struct Environment {
 
 /// Builds it. Nothing of the agent's own environment passes.
 #[must_use]
-pub fn environment(assignment: &Assignment, slice: &SliceHandle, rooms: &Rooms) -> Environment {
+pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Rooms) -> Environment {
     let mut vars = BTreeMap::new();
     let mut left_out = Vec::new();
     vars.insert("PATH".to_owned(), PATH.to_owned());
@@ -40,6 +40,10 @@ pub fn environment(assignment: &Assignment, slice: &SliceHandle, rooms: &Rooms) 
     let mut peers: Vec<_> = assignment.peers.iter().collect();
     peers.sort_by_key(|peer| peer.rank);
     let peers: Vec<&str> = peers.iter().map(|peer| peer.address.as_str()).collect();
+    let all = |of: fn(&SliceHandle) -> String| {
+        let each = slices.iter().map(of).filter(|one| !one.is_empty());
+        each.collect::<Vec<_>>().join(",")
+    };
     let own = [
         ("HOME", rooms.work.display().to_string()),
         ("SELION_LEASE", assignment.lease.to_string()),
@@ -48,11 +52,11 @@ pub fn environment(assignment: &Assignment, slice: &SliceHandle, rooms: &Rooms) 
         ("SELION_WORLD_SIZE", peers.len().max(1).to_string()),
         ("SELION_PEERS", peers.join(",")),
         ("SELION_PORT", assignment.port.to_string()),
-        ("SELION_SLICE", slot_text(&slice.slot)),
-        ("SELION_GPU", slice.gpu.to_string()),
+        ("SELION_SLICE", slot_text(&assignment.slot)),
+        ("SELION_GPU", all(|slice| slice.gpu.to_string())),
         ("SELION_DATA_DIR", rooms.data.display().to_string()),
         ("SELION_OUTPUT_DIR", rooms.output.display().to_string()),
-        ("CUDA_VISIBLE_DEVICES", slice.visible.clone()),
+        ("CUDA_VISIBLE_DEVICES", all(|slice| slice.visible.clone())),
     ];
     vars.extend(own.map(|(name, value)| (name.to_owned(), value)));
     Environment { vars: vars.into_iter().collect(), left_out }
@@ -65,20 +69,25 @@ fn may_set(name: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use selion_api::{GpuId, Slot};
+
     use super::*;
-    use crate::testing::{assignment, slice};
+    use crate::testing::{assignment, slices};
 
     fn built(env: &[(&str, &str)]) -> Environment {
         let mut assignment = assignment(1);
         assignment.work.env = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        let rooms = Rooms {
+        environment(&assignment, &slices(&assignment), &rooms())
+    }
+
+    fn rooms() -> Rooms {
+        Rooms {
             base: "/b".into(),
             work: "/b/work".into(),
             data: "/b/data".into(),
             output: "/b/output".into(),
             root: "/b/root".into(),
-        };
-        environment(&assignment, &slice(&assignment), &rooms)
+        }
     }
 
     fn value(env: &Environment, name: &str) -> Option<String> {
@@ -118,6 +127,22 @@ mod tests {
             name.starts_with("SELION_") || ["PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES"].contains(name)
         };
         assert!(names.iter().all(ours), "{names:?}");
+    }
+
+    #[test]
+    fn every_gpu_of_a_member_is_visible_in_order_and_simulated_ones_reach_no_real_one() {
+        let mut assignment = assignment(1);
+        (assignment.gpus, assignment.slot) = (vec![GpuId([2; 16]), GpuId([1; 16])], Slot::Whole);
+        let mut slices = slices(&assignment);
+        let [two, one] = [2, 1].map(|id| GpuId([id; 16]).to_string());
+        let both = format!("{two},{one}");
+        let env = environment(&assignment, &slices, &rooms());
+        assert_eq!(value(&env, "SELION_GPU"), Some(both.clone()));
+        assert_eq!(value(&env, "SELION_SLICE").as_deref(), Some("whole"));
+        assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES").as_deref(), Some(""));
+        slices.iter_mut().for_each(|slice| slice.visible = slice.gpu.to_string());
+        let env = environment(&assignment, &slices, &rooms());
+        assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES"), Some(both));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(super) async fn met(renter: &Renter, gang: &Gang, attempt: u32) -> Told<Valu
     let lines: Vec<String> =
         gang.tail.lines().into_iter().filter(|heard| heard.attempt == attempt).map(|heard| heard.text).collect();
     let places = lease.members.iter().map(|member| {
-        json!({ "rank": member.rank, "node": member.node, "gpu": member.gpu, "slot": member.slot, "address": member.address })
+        json!({ "rank": member.rank, "node": member.node, "gpus": member.gpus, "slot": member.slot, "address": member.address })
     });
     Ok(json!({
         "lease": gang.id,

@@ -56,7 +56,7 @@ pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> 
     let evidence = json!({
         "lease": asked.id,
         "node": place.node,
-        "gpu": place.gpu,
+        "gpus": place.gpus,
         "slot": place.slot,
         "class": place.class,
         "rate": place.rate,

@@ -56,8 +56,8 @@ impl Book {
         book
     }
 
-    /// A pool with one node, that has one GPU, and three renters with money.
-    fn new() -> Self {
+    /// A pool with one node and three renters with money.
+    fn new(spec: NodeSpec) -> Self {
         let mut book = Self::open(POOL, key(1));
         book.block(vec![ChainEvent::PoolOpened {
             token: Address([1; 20]),
@@ -69,7 +69,6 @@ impl Book {
             finality_depth: 0,
             min_stake: Amount(0),
         }]);
-        let spec = spec();
         book.block(vec![
             ChainEvent::ProviderRegistered { provider: spec.provider, payout: Address([9; 20]), stake: Amount(5) },
             ChainEvent::NodeRegistered { node: spec.node, provider: spec.provider },
@@ -89,8 +88,8 @@ impl Book {
 
     /// Three renters want the one GPU; the first has it for a while, then the second, for whom nothing is billed yet.
     pub fn story() -> (Self, [LeaseId; 3]) {
-        let mut book = Self::new();
-        let leases = [20, 21, 22].map(|renter| book.request(renter));
+        let mut book = Self::new(spec());
+        let leases = [20, 21, 22].map(|renter| book.request(renter, 1));
         book.run_up(leases[0]);
         book.now += 90_000;
         book.report(leases[0], MemberEvent::Metered, 90_000);
@@ -116,11 +115,30 @@ impl Book {
         self.enter(Input::Block(Block { number: self.height, hash: Hash32([1; 32]), parent: Hash32::ZERO, events }));
     }
 
-    /// Asks for the whole GPU, signed by the renter's key.
-    fn request(&mut self, renter: u8) -> LeaseId {
+    /// A member of two GPUs runs for a minute, in which each ask alone comes to nothing. Of three GPUs the last one is of
+    /// another model.
+    pub fn several() -> (Self, LeaseId) {
+        let mut spec = spec();
+        let gpu = GpuSpec { whole: Some(Rate(40)), ..spec.gpus[0].clone() };
+        spec.gpus = [("A100 80GB", 4), ("A100 80GB", 5), ("H100 80GB", 6)]
+            .map(|(model, id)| GpuSpec { gpu: GpuId([id; 16]), model: model.into(), ..gpu.clone() })
+            .into();
+        let mut book = Self::new(spec);
+        let lease = book.request(20, 2);
+        book.run_up(lease);
+        book.now += 60_000;
+        book.report(lease, MemberEvent::Metered, 60_000);
+        book.enter(Input::Release { renter: key(20).account(), lease });
+        book.report(lease, MemberEvent::Stopped { outputs: None }, 60_000);
+        assert_eq!(book.state.leases[&lease].state, LeaseState::Ended);
+        (book, lease)
+    }
+
+    /// Asks for so many whole GPUs in one member, signed by the renter's key.
+    fn request(&mut self, renter: u8, gpus: u16) -> LeaseId {
         self.requests += 1;
         let signer = key(renter);
-        let member = MemberWant { cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(SliceWant::Whole) };
+        let member = MemberWant { gpus, cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(SliceWant::Whole) };
         let request = LeaseRequest {
             renter: signer.account(),
             idem: Hash32([self.requests; 32]),
@@ -163,7 +181,7 @@ impl Book {
             lease: id,
             attempt: lease.attempt,
             member: 0,
-            gpu: member.gpu,
+            gpus: member.gpus.clone(),
             slot: member.slot.clone(),
             event,
             metered_ms,

@@ -3,7 +3,7 @@
 use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
 use selion_api::slice::IsolationClass;
-use selion_api::{Account, Amount, Hash32};
+use selion_api::{Account, Amount, GpuId, Hash32, Rate};
 use selion_market::{Effect, Grant, Input, Pocket};
 
 use super::book::{Book, assert_caught, audit, key, named, sign};
@@ -86,6 +86,49 @@ fn a_grant_of_a_gpu_that_no_agent_showed_is_caught() {
     grant.gpu.0[0] ^= 1;
     book.drafts[entry].effects[at] = Effect::Granted(grant);
     assert_caught(&audit(&book.seal()), "no_slot_twice", entry);
+}
+
+/// The second grant of a member of two GPUs, changed, comes so many entries later than it did.
+#[track_caller]
+fn second_gpu(later: usize, why: &str, change: impl Fn(&mut Grant)) {
+    let (mut book, lease) = Book::several();
+    let (entry, at, first) = grant_of(&book, lease);
+    let Effect::Granted(mut grant) = book.drafts[entry].effects.remove(at + 1) else {
+        panic!("a grant for each GPU");
+    };
+    assert_eq!((grant.member, grant.node), (first.member, first.node));
+    change(&mut grant);
+    let place = if later == 0 { at + 1 } else { 0 };
+    book.drafts[entry + later].effects.insert(place, Effect::Granted(grant));
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "no_slot_twice", entry + later);
+    assert!(detail.contains(why), "{detail}");
+}
+
+#[test]
+fn gpus_that_do_not_belong_to_one_member_are_caught_without_the_rules() {
+    let (book, _) = Book::several();
+    let honest = audit(&book.seal());
+    let failed: Vec<_> =
+        honest.checks.iter().filter(|check| !check.ok).map(|check| (&check.name, &check.detail)).collect();
+    assert_eq!(failed, [], "the log as it is");
+    second_gpu(0, "of another model", |grant| grant.gpu = GpuId([6; 16]));
+    second_gpu(0, "same placement", |grant| grant.gpu = GpuId([4; 16]));
+    second_gpu(1, "holds a slot already", |_| {});
+}
+
+#[test]
+fn a_bill_at_the_ask_of_one_gpu_of_two_is_caught() {
+    let (mut book, _) = Book::several();
+    let (entry, at) = book.find(|effect| matches!(effect, Effect::Billed(_)));
+    let Effect::Billed(line) = &mut book.drafts[entry].effects[at] else {
+        unreachable!("it was just found");
+    };
+    assert_eq!((line.rate, line.amount), (Rate(80), Amount(1)));
+    (line.rate, line.amount) = (Rate(40), Amount(0));
+    let report = audit(&book.seal());
+    let detail = assert_caught(&report, "bills_recomputed", entry);
+    assert!(detail.contains("of all its GPUs at the grant was 80"), "{detail}");
 }
 
 /// Changes the first bill line and seals.

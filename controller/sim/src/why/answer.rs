@@ -29,7 +29,8 @@ pub struct Phase {
 pub struct Blocker {
     /// `None`: it fits there.
     pub reason: Option<Reason>,
-    /// How many GPUs (or nodes that show none), counted for each different want of the lease.
+    /// How many GPUs (or nodes that show none), counted for each different want of the lease. Those that a member could
+    /// only have together count as one.
     pub gpus: u64,
     /// The lowest ask among those where it fits.
     pub cheapest: Option<Rate>,
@@ -106,13 +107,13 @@ pub(super) fn candidates(state: &State, id: LeaseId) -> Vec<Blocker> {
             gpus: 0,
             cheapest: None,
             node: candidate.node,
-            gpu: candidate.gpu,
+            gpu: candidate.gpus.first().copied(),
             held_by: Vec::new(),
         });
         blocker.gpus += 1;
         blocker.cheapest = [blocker.cheapest, rate].into_iter().flatten().min();
         if reason.is_some() {
-            blocker.held_by.extend(holders(state, candidate.node, candidate.gpu));
+            blocker.held_by.extend(holders(state, candidate.node, &candidate.gpus));
         }
     }
     let mut list: Vec<Blocker> = by_reason.into_values().collect();
@@ -125,7 +126,8 @@ pub(super) fn candidates(state: &State, id: LeaseId) -> Vec<Blocker> {
     list
 }
 
-fn holders(state: &State, node: NodeId, gpu: Option<GpuId>) -> impl Iterator<Item = LeaseId> {
+fn holders(state: &State, node: NodeId, gpus: &[GpuId]) -> impl Iterator<Item = LeaseId> {
     let held = state.nodes.get(&node).into_iter().flat_map(|node| &node.held);
-    held.filter(move |(_, held)| gpu.is_none_or(|gpu| gpu == held.gpu)).map(|((lease, _), _)| *lease)
+    held.filter(move |(_, held)| gpus.is_empty() || gpus.iter().any(|gpu| held.gpus.contains(gpu)))
+        .map(|((lease, _), _)| *lease)
 }

@@ -209,7 +209,7 @@ impl World {
             lease: id,
             attempt: lease.attempt,
             member: rank,
-            gpu: member.gpu,
+            gpus: member.gpus.clone(),
             slot: member.slot.clone(),
             event: event.clone(),
             metered_ms: ran_ms.max(member.billable_ms),

@@ -13,11 +13,11 @@ use super::World;
 pub struct Place {
     /// Node.
     pub node: NodeId,
-    /// GPU.
-    pub gpu: GpuId,
-    /// Place on it.
+    /// GPUs, in the order of the node's spec.
+    pub gpus: Vec<GpuId>,
+    /// Place on each of them.
     pub slot: Slot,
-    /// The ask that was accepted.
+    /// The ask that was accepted, of all of them together.
     pub rate: Rate,
 }
 
@@ -113,14 +113,15 @@ impl World {
             match effect {
                 Effect::Moved { lease, state, reason, .. } => self.note_move(*lease, *state, *reason),
                 Effect::Granted(grant) => {
-                    self.watch.hold(self.now, grant.renter, 1);
-                    let place = Place { node: grant.node, gpu: grant.gpu, slot: grant.slot.clone(), rate: grant.rate };
-                    if let Some(story) = self.stories.get_mut(&grant.lease) {
-                        if grant.member == 0 {
-                            story.places.clear();
-                        }
-                        story.places.push(place);
+                    let Some(story) = self.stories.get_mut(&grant.lease) else { continue };
+                    if let Some(place) = story.places.get_mut(usize::from(grant.member)) {
+                        place.gpus.push(grant.gpu);
+                        place.rate = place.rate.saturating_add(grant.rate);
+                        continue;
                     }
+                    let (node, slot, rate) = (grant.node, grant.slot.clone(), grant.rate);
+                    story.places.push(Place { node, gpus: vec![grant.gpu], slot, rate });
+                    self.watch.hold(self.now, grant.renter, 1);
                 }
                 Effect::Freed { lease, .. } => {
                     let renter = self.stories.get(lease).map(|story| story.renter).unwrap_or_default();
@@ -186,6 +187,7 @@ impl World {
                 story.granted = story.granted.or(Some(now));
                 story.runs += 1;
                 story.since = now;
+                story.places.clear();
                 (story.prepare_ms, story.run_ms, story.stop_ms) = (None, None, None);
             }
             LeaseState::Active => {

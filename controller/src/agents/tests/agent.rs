@@ -94,7 +94,7 @@ pub(super) fn report(key: &Key, seq: u64, event: MemberEvent) -> Report {
         lease: LEASE,
         attempt: 1,
         member: 0,
-        gpu: GPU,
+        gpus: vec![GPU],
         slot: Slot::Whole,
         event,
         metered_ms: 0,

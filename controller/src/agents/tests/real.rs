@@ -156,7 +156,7 @@ async fn tell(agent: &mut Agent, key: &Key, seq: u64, to: &Assignment, event: Me
     let mut said = report(key, seq, event);
     said.fence.term = 1;
     (said.lease, said.attempt, said.member) = (to.lease, to.attempt, to.member);
-    (said.gpu, said.slot) = (to.gpu, to.slot.clone());
+    (said.gpus, said.slot) = (to.gpus.clone(), to.slot.clone());
     agent.send(&signed(key, said)).await;
 }
 
@@ -208,7 +208,7 @@ async fn an_agent_is_told_to_stop_when_its_owners_notice_is_over_and_not_before(
     let (mut agent, lease, one) = running(&real).await;
     let NodeSpec { node, provider, .. } = spec(real.key.node());
     let asked = Instant::now();
-    real.log.submit(Input::Reclaim { provider, node, gpu: Some(one.gpu), notice_ms: 300 }, None).await.unwrap();
+    real.log.submit(Input::Reclaim { provider, node, gpu: Some(one.gpus[0]), notice_ms: 300 }, None).await.unwrap();
     assert_eq!(real.state_of(lease), LeaseState::Active);
     loop {
         match agent.next().await {

@@ -144,7 +144,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
     let member = Member {
         node,
         provider: PROVIDER,
-        gpu: GPU,
+        gpus: vec![GPU],
         slot: Slot::Whole,
         class: IsolationClass::Simulated,
         rate: Rate(1_000),
@@ -177,7 +177,8 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         requeue: false,
         past: Vec::new(),
     };
-    let held = Held { renter, attempt: 1, gpu: GPU, slot: Slot::Whole, beside: [500, 512 << 20, 0, 0], port: 20_000 };
+    let held =
+        Held { renter, attempt: 1, gpus: vec![GPU], slot: Slot::Whole, beside: [500, 512 << 20, 0, 0], port: 20_000 };
     let mut state = core.state.lock().unwrap();
     state.leases.insert(LEASE, lease);
     let holder = state.nodes.get_mut(&node).unwrap();
