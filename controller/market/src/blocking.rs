@@ -22,7 +22,7 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 14] = [
+const ORDER: [Constraint; 15] = [
     Constraint::Room,
     Constraint::Slice,
     Constraint::Net,
@@ -31,6 +31,7 @@ const ORDER: [Constraint; 14] = [
     Constraint::Cpu,
     Constraint::Within,
     Constraint::MinNodes,
+    Constraint::NearData,
     Constraint::Gpu,
     Constraint::Node,
     Constraint::Regions,
@@ -44,7 +45,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 19 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 20 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -128,6 +129,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
         Constraint::Gpu => any(|want| want.gpu.is_some()),
         Constraint::Within => request.within != Within::Pool,
         Constraint::MinNodes => request.min_nodes > 1,
+        Constraint::NearData => request.near_data,
         Constraint::Cpu => any(|want| want.cpu_milli > 0),
         Constraint::Ram => any(|want| want.ram_bytes > 0),
         Constraint::Disk => any(|want| want.disk_bytes > 0),
@@ -144,6 +146,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = all_classes(),
             Constraint::MinNodes => relaxed.min_nodes = 1,
+            Constraint::NearData => relaxed.near_data = false,
             Constraint::Slice | Constraint::Room => {}
             Constraint::Within => relaxed.within = Within::Pool,
             Constraint::Regions => relaxed.regions.clear(),

@@ -40,6 +40,7 @@ mod reclaim;
 mod request;
 pub mod scoring;
 pub mod shares;
+pub mod staged;
 pub mod state;
 mod step;
 mod survey;
