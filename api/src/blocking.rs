@@ -24,6 +24,8 @@ pub enum Constraint {
     Gpu,
     /// The regions. Without them: anywhere.
     Regions,
+    /// That nodes must have the datasets staged. Without it: they are fetched wherever it goes.
+    NearData,
     /// What the nodes must have in common. Without it: nothing.
     Within,
     /// Over how many nodes a gang is spread. Without it: one will do.
@@ -55,6 +57,7 @@ impl Constraint {
             Self::Node => "node",
             Self::Gpu => "gpu",
             Self::Regions => "regions",
+            Self::NearData => "near_data",
             Self::Within => "within",
             Self::MinNodes => "min_nodes",
             Self::Cpu => "cpu",

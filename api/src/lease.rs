@@ -18,6 +18,13 @@ pub const MAX_GPUS: u16 = 16;
 pub const MAX_NAMES: usize = 16;
 /// Longest name of a model or region in bytes.
 pub const MAX_NAME: usize = 64;
+/// Most datasets of one request.
+pub const MAX_DATASETS: usize = 64;
+/// Of how many datasets it is known that a node has them: those used last.
+pub const MAX_STAGED: usize = 64;
+/// A dataset counts as staged for so long after it was last used on a node: 7 days in milliseconds. Agents delete nothing
+/// by themselves, but nobody says when an owner did.
+pub const STAGED_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
 /// Longest lease: 30 days in milliseconds.
 pub const MAX_DURATION_MS: u64 = 30 * 24 * crate::unit::MS_PER_HOUR;
 /// Longest wait for room: 7 days in milliseconds.
@@ -220,6 +227,8 @@ pub struct LeaseRequest {
     pub work: Hash32,
     /// Keyed tags of the datasets.
     pub datasets: Vec<Hash32>,
+    /// Only nodes that have all of them staged, as far as the log tells.
+    pub near_data: bool,
     /// Class of priority.
     pub priority: Priority,
 }
@@ -264,6 +273,12 @@ impl LeaseRequest {
         }
         if self.classes == 0 || self.classes >= 1 << 6 {
             return Err(("classes", "at least one isolation class must be acceptable"));
+        }
+        if self.datasets.len() > MAX_DATASETS {
+            return Err(("datasets", "a lease has at most 64 datasets"));
+        }
+        if self.near_data && self.datasets.is_empty() {
+            return Err(("near_data", "near_data is about datasets: name at least one"));
         }
         for member in &self.members {
             if !sound_names(&member.models) {

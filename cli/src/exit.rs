@@ -31,8 +31,9 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 11] = [
+const NO_CAPACITY: [&str; 12] = [
     "class_not_allowed",
+    "data_elsewhere",
     "gang_incomplete",
     "kept_for_booking",
     "no_matching_slice",

@@ -49,6 +49,7 @@ fn made(home: &Path) -> [LeaseId; 2] {
             on_node_loss: OnNodeLoss::End,
             work: Hash32::ZERO,
             datasets: Vec::new(),
+            near_data: false,
             priority: Priority::Standard,
         };
         leases.push(world.request(request, Work::plain(hours * HOUR)).expect("taken"));

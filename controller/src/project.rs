@@ -71,6 +71,10 @@ fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
             billable_ms: member.billable_ms,
             amount: if lease.active_since.is_some() { member.rate.bill(member.billable_ms) } else { Amount::ZERO },
             exit_code: member.exit_code,
+            datasets: rest::StagedView {
+                staged: lease.staged(member),
+                of: u16::try_from(lease.request.datasets.len()).unwrap_or(u16::MAX),
+            },
         })
         .collect()
 }

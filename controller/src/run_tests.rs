@@ -28,6 +28,7 @@ fn nodes(linked: &[bool]) -> State {
             reclaimed: Default::default(),
             last_seq: 0,
             blocked: None,
+            staged: selion_market::staged::Staged::default(),
             held: Default::default(),
         };
         state.nodes.insert(NodeId([number; 20]), node);

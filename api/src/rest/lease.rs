@@ -67,6 +67,9 @@ pub struct NewLease {
     /// Datasets to be mounted read-only.
     #[serde(default)]
     pub datasets: Vec<DatasetMount>,
+    /// Only nodes that have all of them staged, as far as the log tells: a hint, never a promise.
+    #[serde(default)]
+    pub near_data: bool,
     /// Salt of the work's commitment; the controller draws one if absent. Needed to sign.
     #[serde(default)]
     pub salt: Option<Hash32>,
@@ -118,6 +121,7 @@ impl NewLease {
             }),
             work: self.work().commitment(salt),
             datasets: tags,
+            near_data: self.near_data,
             priority: self.priority,
         }
     }
@@ -162,6 +166,18 @@ pub struct LeaseMember {
     pub amount: Amount,
     /// Exit code, once the command ended.
     pub exit_code: Option<i32>,
+    /// Datasets of the lease that were known to be on the node when it was granted.
+    #[serde(default)]
+    pub datasets: StagedView,
+}
+
+/// Datasets that need not be fetched to a node, as far as the log tells: a hint, never a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct StagedView {
+    /// How many are there.
+    pub staged: u16,
+    /// Of so many.
+    pub of: u16,
 }
 
 /// One run of a lease that is over.

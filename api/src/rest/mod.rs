@@ -9,7 +9,7 @@ mod quote;
 pub use extra::{ApiKeyPage, ApiKeyView, BillPage, Whoami};
 pub use lease::{
     Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeasePage, LogLine, NewLease, PlacementView,
-    Waiting,
+    StagedView, Waiting,
 };
 pub use pool::{
     AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView,

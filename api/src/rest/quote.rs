@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::lease::StagedView;
 use crate::blocking::Blocking;
 use crate::id::{Account, GpuId, NodeId};
 use crate::lease::NearestMiss;
@@ -68,6 +69,9 @@ pub struct QuotedPlace {
     pub rate: Rate,
     /// What it does to what others could still be given on those GPUs: sums over them.
     pub fragmentation: FragmentationView,
+    /// Datasets of the request that are known to be on the node.
+    #[serde(default)]
+    pub datasets: StagedView,
 }
 
 /// What a slice takes from those who come after it. Measure: memory slices' worth of legal MIG placements.

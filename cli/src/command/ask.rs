@@ -72,6 +72,9 @@ pub struct Ask {
     /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
     #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
     pub datasets: Vec<DatasetMount>,
+    /// Only nodes that have all these datasets already, as far as the pool knows
+    #[arg(long, requires = "datasets")]
+    pub near_data: bool,
     /// Environment variable; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
@@ -190,6 +193,7 @@ impl Ask {
             command: self.command,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,
+            near_data: self.near_data,
             salt: None,
             signature: None,
         }

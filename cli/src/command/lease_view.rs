@@ -4,7 +4,7 @@ use selion_api::blocking::Shortfall;
 use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
 use selion_api::{Rate, Reason};
 
-use super::quote_view::blocking;
+use super::quote_view::{blocking, staged};
 use crate::output::{Output, nearest};
 use crate::slice::{show_class, show_gpus, show_member, show_places, show_slot};
 use crate::unit::{show_duration, show_elapsed, show_money, show_time};
@@ -64,13 +64,14 @@ pub fn detail(out: Output, lease: &Lease) -> String {
             show_elapsed(member.billable_ms),
             show_money(member.amount.0),
             exit,
+            staged(member.datasets),
             member.node.to_string(),
             output,
         ]
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        let head = ["MEMBER", "SLICE", "PER HOUR", "BILLED", "COST", "EXIT", "NODE", "OUTPUT"];
+        let head = ["MEMBER", "SLICE", "PER HOUR", "BILLED", "COST", "EXIT", "DATA", "NODE", "OUTPUT"];
         text.push_str(&out.table(head, rows, ""));
         text.push('\n');
     }

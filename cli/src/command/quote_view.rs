@@ -1,7 +1,7 @@
 //! Quotes for people, and what stands in the way of a lease.
 
 use selion_api::blocking::{Blocking, Constraint};
-use selion_api::rest::{Quote, QuotedPlace, QuotedPrice};
+use selion_api::rest::{Quote, QuotedPlace, QuotedPrice, StagedView};
 
 use crate::output::{Output, nearest};
 use crate::slice::{show_class, show_gpus, show_places};
@@ -50,11 +50,17 @@ fn places(out: Output, places: &[QuotedPlace]) -> String {
             show_money(place.rate.0),
             format!("{}/{}", effect.destroys, effect.of),
             format!("{} ({charged})", show_money(effect.shadow_rate.0)),
+            staged(place.datasets),
             show_gpus(&place.gpus),
             place.node.to_string(),
         ]
     });
-    out.table(["MEMBER", "SLICE", "PER HOUR", "DESTROYS", "SHADOW PRICE", "GPU", "NODE"], rows.collect(), "")
+    out.table(["MEMBER", "SLICE", "PER HOUR", "DESTROYS", "SHADOW PRICE", "DATA", "GPU", "NODE"], rows.collect(), "")
+}
+
+/// How many datasets are there already, of how many; nothing if none are asked for.
+pub fn staged(datasets: StagedView) -> String {
+    if datasets.of == 0 { String::new() } else { format!("{}/{} there", datasets.staged, datasets.of) }
 }
 
 /// What of a request stands in its way.
@@ -78,6 +84,7 @@ fn constraint(constraint: Constraint) -> &'static str {
         Constraint::Node => "the node it is pinned to (--node)",
         Constraint::Gpu => "the GPU it is pinned to (--gpu)",
         Constraint::Regions => "the regions (--region)",
+        Constraint::NearData => "that its data is there already (--near-data)",
         Constraint::Within => "that its nodes belong together (--within)",
         Constraint::MinNodes => "the number of nodes (--min-nodes)",
         Constraint::Cpu => "its CPU (--cpu)",
@@ -100,6 +107,9 @@ mod tests {
         let text = blocking(&both);
         assert!(text.contains("--max-rate") && text.contains("other leases") && text.contains("fit now"), "{text}");
         let never = blocking(&Blocking { now: false, constraints: vec![Constraint::Models] });
+        let near = blocking(&Blocking { now: true, constraints: vec![Constraint::NearData] });
+        assert!(near.contains("--near-data"), "{near}");
+        assert_eq!(staged(StagedView { staged: 1, of: 2 }), "1/2 there");
         assert!(never.contains("--model") && never.contains("nowhere"), "{never}");
         let free = blocking(&Blocking { now: true, constraints: Vec::new() });
         assert!(free.contains("something else"), "{free}");

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use selion_api::agent::{Fence, Report};
+use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::lease::LeaseState;
 use selion_api::{Address, LeaseId, MemberWant, TimeMs};
 use selion_market::input::RULES;
@@ -53,6 +53,7 @@ impl Checker {
             return if honest { Vec::new() } else { alloc::vec![told] };
         }
         self.now = self.now.max(stamp.at_ms);
+        self.fleet.now = self.now;
         self.fold(stamp, input, refused);
         Entry::new(self, stamp.seq, input).check(effects)
     }
@@ -76,6 +77,9 @@ impl Checker {
     }
 
     fn fold(&mut self, stamp: &Stamp, input: &Input, refused: bool) {
+        if let Input::Report(signed) = input {
+            self.fleet.numbered(signed.report.node, signed.report.seq);
+        }
         match input {
             Input::Rules { .. } => self.known = true,
             Input::Opened { delegate, policy } => {
@@ -103,7 +107,7 @@ impl Checker {
                 self.fleet.reclaim(*provider, *node, *gpu, self.now.plus(*notice_ms));
             }
             // A spec that cannot be reasoned about is refused.
-            Input::Linked { spec, .. } if !refused => self.fleet.linked(spec),
+            Input::Linked { spec, last_seq } if !refused => self.fleet.linked(spec, *last_seq),
             Input::Lost { node, .. } => self.fleet.lost(*node),
             Input::Report(signed) if !refused => self.heard(&signed.report),
             _ => {}
@@ -118,6 +122,9 @@ impl Checker {
         let Some(lease) = self.leases.get_mut(&report.lease).filter(|lease| lease.attempt == report.attempt) else {
             return;
         };
+        if report.event == MemberEvent::Ready {
+            self.fleet.staged(report.node, &lease.request.datasets);
+        }
         if let Some(part) = lease.parts.get_mut(usize::from(report.member)) {
             part.metered_ms = part.metered_ms.max(report.metered_ms);
         }

@@ -43,6 +43,7 @@ rules! {
     Schedulable "schedulable" "A node takes leases exactly while chain and link say so."
     Party "party" "The renter is the one who asked, the provider the owner of the node."
     Pinned "pinned" "A member stands on a node, GPU and model, and in a region, that it asked for."
+    NearData "near_data" "Every member stands on a node with all datasets of the request, if that was asked for."
     Slot "slot" "The slot is of the kind, profile and size that was asked for, on a GPU that the node showed."
     Class "class" "The isolation class is the one on offer, allowed in the pool and accepted by the renter."
     Rate "rate" "The rate is the one on offer, for each GPU."

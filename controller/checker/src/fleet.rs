@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::chain::ChainEvent;
-use selion_api::lease::{Beside, Within};
+use selion_api::lease::{Beside, MAX_STAGED, STAGED_MS, Within};
 use selion_api::slice::Sandbox;
 use selion_api::{
     Account, Amount, GpuId, GpuSpec, Hash32, IsolationClass, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate,
@@ -53,10 +53,15 @@ pub(crate) struct Machine {
     /// What the effects said last. A node of which they said nothing takes leases.
     pub told_closed: bool,
     pub taken: Vec<Taken>,
+    /// When each dataset was last staged here.
+    staged: BTreeMap<Hash32, TimeMs>,
+    /// The highest number of its reports.
+    last_seq: u64,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Fleet {
+    pub now: TimeMs,
     pub machines: BTreeMap<NodeId, Machine>,
     stakes: BTreeMap<Account, Amount>,
     pub terms: Option<Terms>,
@@ -182,11 +187,42 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn linked(&mut self, spec: &NodeSpec) {
+    pub(crate) fn linked(&mut self, spec: &NodeSpec, last_seq: u64) {
         let machine = self.touch(spec.node);
         machine.linked = true;
+        if last_seq < machine.last_seq {
+            machine.staged.clear(); // its agent has lost what it had
+        }
         machine.shown = Some(spec.hash());
         machine.spec = Some(spec.clone());
+    }
+
+    /// A report of that number came. Without the one before it is not heard.
+    pub(crate) fn numbered(&mut self, node: NodeId, seq: u64) {
+        if let Some(machine) = self.machines.get_mut(&node).filter(|machine| seq == machine.last_seq.saturating_add(1))
+        {
+            machine.last_seq = seq;
+        }
+    }
+
+    /// A member with these datasets is ready on the node. Of those that were used before, the latest are remembered.
+    pub(crate) fn staged(&mut self, node: NodeId, datasets: &[Hash32]) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(&node) else {
+            return;
+        };
+        machine.staged.extend(datasets.iter().map(|tag| (*tag, now)));
+        let mut by_use: Vec<(TimeMs, Hash32)> = machine.staged.iter().map(|(tag, used)| (*used, *tag)).collect();
+        by_use.sort_unstable();
+        for (_, tag) in by_use.iter().rev().skip(MAX_STAGED) {
+            machine.staged.remove(tag);
+        }
+    }
+
+    /// How many of these datasets count as being there.
+    fn has(&self, machine: &Machine, datasets: &[Hash32]) -> u64 {
+        let fresh = |used: &&TimeMs| self.now.since(**used) < STAGED_MS;
+        datasets.iter().filter(|tag| machine.staged.get(tag).filter(fresh).is_some()).count() as u64
     }
 
     pub(crate) fn lost(&mut self, node: NodeId) {
@@ -278,6 +314,9 @@ impl Fleet {
         holds(Rule::Pinned, want.models.is_empty() || want.models.contains(&gpu.model))?;
         holds(Rule::Pinned, request.regions.is_empty() || request.regions.contains(&spec.region))?;
         holds(Rule::Within, shared(request.within, spec).is_some())?;
+        if request.near_data {
+            within(Rule::NearData, request.datasets.len() as u64, self.has(machine, &request.datasets))?;
+        }
         holds(Rule::Slot, fit::answers(&want.slice, place.slot))?;
         let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
         holds(Rule::Class, request.classes & class.bit() != 0)?;

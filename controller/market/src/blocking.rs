@@ -32,6 +32,7 @@ const ORDER: [Constraint; 15] = [
     Constraint::Cpu,
     Constraint::Within,
     Constraint::MinNodes,
+    Constraint::NearData,
     Constraint::Gpu,
     Constraint::Node,
     Constraint::Regions,
@@ -129,6 +130,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
         Constraint::Gpu => any(|want| want.gpu.is_some()),
         Constraint::Within => request.within != Within::Pool,
         Constraint::MinNodes => request.min_nodes > 1,
+        Constraint::NearData => request.near_data,
         Constraint::Cpu => any(|want| want.cpu_milli > 0),
         Constraint::Ram => any(|want| want.ram_bytes > 0),
         Constraint::Disk => any(|want| want.disk_bytes > 0),
@@ -146,6 +148,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = all_classes(),
             Constraint::MinNodes => relaxed.min_nodes = 1,
+            Constraint::NearData => relaxed.near_data = false,
             Constraint::Slice | Constraint::Room => {}
             Constraint::Within => relaxed.within = Within::Pool,
             Constraint::Regions => relaxed.regions.clear(),

@@ -79,6 +79,8 @@ pub struct Place {
     pub rate: Rate,
     /// What it does to what others could still be given there, over all of them.
     pub effect: Fragmentation,
+    /// How many of the request's datasets are known to be on the node.
+    pub staged: u16,
 }
 
 /// What a slice takes from those who come after it, on its GPU: memory slices' worth of legal MIG placements. A GPU
@@ -138,6 +140,7 @@ fn starting(world: &State, id: LeaseId, lease: &Lease) -> DryRun {
         class: member.class,
         rate: member.rate,
         effect: fragmentation(world, id, lease, rank, member).unwrap_or_default(),
+        staged: lease.staged(member),
     });
     let rates = lease.members.iter().map(|member| member.rate);
     DryRun::Starts { price: price(world, lease.reserved, rates), places: places.collect() }

@@ -2,17 +2,18 @@
 //! that it names are those of [`World::scan`]'s best choices; it is kept beside the state, never written, and made anew
 //! at any time.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt;
 
-use selion_api::{LeaseId, LeaseRequest, MemberWant, NodeId, TimeMs};
+use selion_api::{Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, TimeMs};
 
 use crate::busy::Busy;
 use crate::engine::index::Index;
 use crate::engine::terms::fill::Fill;
 use crate::money;
 use crate::place::{Room, World};
+use crate::staged::{Holders, holders};
 use crate::state::State;
 use crate::ways::{Book, Looking};
 
@@ -40,6 +41,8 @@ pub struct Finder {
     /// Known ends by rank, where they were asked for.
     busy: Vec<Option<Busy>>,
     desk: Option<Fill>,
+    /// Nodes by dataset, once somebody asked for one.
+    holders: Option<Holders>,
 }
 
 /// One room.
@@ -156,11 +159,51 @@ impl Finder {
         Some(Found { ids: &self.ids, nodes, book: list.books.get(class)? }).filter(|_| fresh)
     }
 
+    /// The datasets that are known to be on a node changed.
+    pub(crate) fn restage<'t>(&mut self, id: NodeId, before: &[Hash32], now: impl Iterator<Item = &'t Hash32>) {
+        let Some(holders) = &mut self.holders else {
+            return;
+        };
+        for tag in before {
+            if let Some(nodes) = holders.get_mut(tag) {
+                nodes.remove(&id);
+                if nodes.is_empty() {
+                    holders.remove(tag);
+                }
+            }
+        }
+        for tag in now {
+            holders.entry(*tag).or_default().insert(id);
+        }
+    }
+
+    /// Nodes that have one of these datasets at least, or had; `None` if that is not at hand.
+    pub(crate) fn with_some(&self, tags: &[Hash32]) -> Option<BTreeSet<NodeId>> {
+        let holders = self.holders.as_ref()?;
+        Some(tags.iter().filter_map(|tag| holders.get(tag)).flatten().copied().collect())
+    }
+
+    /// Nodes that have all of these datasets, or had; `None` if that is not at hand.
+    pub(crate) fn with_all(&self, tags: &[Hash32]) -> Option<Vec<NodeId>> {
+        let holders = self.holders.as_ref()?;
+        let Some(all) = tags.iter().map(|tag| holders.get(tag)).collect::<Option<Vec<_>>>() else {
+            return Some(Vec::new());
+        };
+        let fewest = all.iter().min_by_key(|nodes| nodes.len())?;
+        Some(fewest.iter().filter(|id| all.iter().all(|nodes| nodes.contains(id))).copied().collect())
+    }
+
     fn find(&mut self, state: &State, request: &LeaseRequest, room: Room) {
         if self.ids.len() != state.nodes.len() || self.wants.len() > WANTS {
             let ids: Vec<NodeId> = state.nodes.keys().copied().collect();
             let busy = ids.iter().map(|_| None).collect();
             *self = Self { ids, busy, ..Self::default() };
+        }
+        if !request.datasets.is_empty() && self.holders.is_none() {
+            self.holders = Some(holders(state));
+        }
+        if request.near_data {
+            return; // few nodes are in question: see `with_all`
         }
         let list = if room == Room::Now { &mut self.now } else { &mut self.ever };
         let nodes = u32::try_from(self.ids.len()).unwrap_or(u32::MAX);

@@ -64,6 +64,7 @@ fn node(id: u8, rate: u64) -> Node {
         reclaimed: BTreeMap::new(),
         last_seq: 0,
         blocked: None,
+        staged: crate::staged::Staged::default(),
         held: BTreeMap::new(),
     }
 }
@@ -102,6 +103,7 @@ fn request(want: SliceWant, max_rate: Option<u64>, model: Option<&str>) -> Lease
         on_node_loss: OnNodeLoss::End,
         work: Hash32::ZERO,
         datasets: Vec::new(),
+        near_data: false,
         priority: Priority::Standard,
     }
 }
@@ -121,17 +123,20 @@ enum Op {
     Learn(usize, usize),
     /// Time passes.
     Pass(u64),
+    /// These datasets are on the node, or (none) it has lost all of them.
+    Stage(u8, Vec<u8>),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (1_u8..40, 1_u64..4).prop_map(|(id, rate)| Op::Node(id, rate)),
         1 => (1_u8..40).prop_map(Op::Block),
-        9 => (0_usize..15).prop_map(Op::Take),
+        9 => (0_usize..21).prop_map(Op::Take),
         5 => (0_usize..50).prop_map(Op::Free),
         2 => (0_usize..50, 1_u64..3_000_000).prop_map(|(at, ms)| Op::Longer(at, ms)),
-        1 => (0_usize..15, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
-        2 => (1_u64..2_000_000).prop_map(Op::Pass),
+        1 => (0_usize..21, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
+        2 => prop_oneof![5 => 1_u64..2_000_000, 1 => Just(selion_api::lease::STAGED_MS / 2)].prop_map(Op::Pass),
+        4 => (1_u8..40, prop::collection::vec(0_u8..4, 0..3)).prop_map(|(id, tags)| Op::Stage(id, tags)),
     ]
 }
 
@@ -154,6 +159,12 @@ fn requests() -> Vec<LeaseRequest> {
         several(3, request(SliceWant::Whole, Some(30), Some("B"))),
         several(2, gang(&[SliceWant::Whole, share(300, 20), SliceWant::Whole], 1)),
         several(4, gang(&[SliceWant::Whole, SliceWant::Whole], 2)),
+        data(&[1], false, request(mig("1g"), None, None)),
+        data(&[1, 2], false, request(share(300, 20), Some(9), None)),
+        data(&[3], true, request(mig("1g"), None, None)),
+        data(&[1, 2], true, gang(&[mig("2g"), mig("1g"), SliceWant::Whole], 2)),
+        data(&[2, 3], false, gang(&[SliceWant::Whole, share(300, 20), share(300, 20)], 2)),
+        data(&[1, 2], false, several(2, request(SliceWant::Whole, None, None))),
     ]
 }
 
@@ -164,6 +175,14 @@ fn several(gpus: u16, request: LeaseRequest) -> LeaseRequest {
         want.gpus = gpus;
     }
     request
+}
+
+fn tags_of(tags: &[u8]) -> Vec<Hash32> {
+    tags.iter().map(|tag| Hash32([*tag; 32])).collect()
+}
+
+fn data(tags: &[u8], near_data: bool, request: LeaseRequest) -> LeaseRequest {
+    LeaseRequest { datasets: tags_of(tags), near_data, ..request }
 }
 
 fn gang(slices: &[SliceWant], min_nodes: u16) -> LeaseRequest {
@@ -188,6 +207,7 @@ fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
         vouched_at: TimeMs(0),
         exit_code: None,
         outputs: None,
+        away: 0,
     };
     Lease {
         request: request.clone(),
@@ -226,8 +246,10 @@ fn agree(state: &mut State, request: &LeaseRequest) -> Option<Vec<Placed>> {
         for (rank, want) in (0_u16..).zip(&request.members) {
             let look = |state: &State| World::new(state, request, None, room).scan(rank, false, 1);
             let expected = look(&plain);
-            let found = state.finder.found(state, room, request, want).expect("it was looked for");
-            assert_eq!(found.nodes().next(), expected.best.first().map(|best| best.node));
+            if request.datasets.is_empty() {
+                let found = state.finder.found(state, room, request, want).expect("it was looked for");
+                assert_eq!(found.nodes().next(), expected.best.first().map(|best| best.node));
+            }
             let have = look(state);
             assert_eq!((&have.best, have.gpus), (&expected.best, expected.gpus));
             assert_eq!(have.miss, expected.miss);
@@ -267,8 +289,9 @@ proptest! {
         for (seq, op) in (0_u64..).zip(ops) {
             match op {
                 Op::Node(id, rate) => {
-                    let held = state.nodes.get(&NodeId([id; 20])).map(|node| node.held.clone()).unwrap_or_default();
-                    state.nodes.insert(NodeId([id; 20]), Node { held, ..node(id, rate) });
+                    let old = state.nodes.get(&NodeId([id; 20]));
+                    let (held, staged) = old.map(|node| (node.held.clone(), node.staged.clone())).unwrap_or_default();
+                    state.nodes.insert(NodeId([id; 20]), Node { held, staged, ..node(id, rate) });
                     state.meet(NodeId([id; 20]));
                     state.finder.mark(NodeId([id; 20]));
                 }
@@ -293,6 +316,10 @@ proptest! {
                     }
                 }
                 Op::Pass(ms) => state.now = state.now.plus(ms),
+                Op::Stage(id, tags) if tags.is_empty() => state.unstage(NodeId([id; 20])),
+                Op::Stage(id, tags) => {
+                    state.stage(NodeId([id; 20]), &tags_of(&tags));
+                }
                 Op::Free(_) | Op::Longer(..) => {}
             }
             for request in requests.iter().skip(seq as usize % 3).step_by(3) {

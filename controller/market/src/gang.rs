@@ -75,7 +75,7 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
         let placed = inside(world, u128::MAX).map_err(|failure| failure.none)?;
         return placed.ok_or_else(|| NoPlace::plain(Reason::GangIncomplete));
     }
-    let mut best: Option<([u128; 3], Vec<Placed>)> = None;
+    let mut best: Option<([u128; 4], Vec<Placed>)> = None;
     let mut nearest: Option<Failure> = None;
     let mut proved = true;
     for nodes in domain::all(world) {
@@ -119,8 +119,8 @@ pub(crate) fn grow(mut world: World<'_>) -> Vec<Placed> {
     world.placed
 }
 
-fn sum_of(placed: &[Placed]) -> [u128; 3] {
-    placed.iter().fold([0; 3], |mut sum, placed| {
+fn sum_of(placed: &[Placed]) -> [u128; 4] {
+    placed.iter().fold([0; 4], |mut sum, placed| {
         for (sum, term) in sum.iter_mut().zip(placed.score.terms()) {
             *sum += u128::from(term);
         }

@@ -80,6 +80,7 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         paused: false,
         last_seq: 0,
         blocked: None,
+        staged: crate::staged::Staged::default(),
         reclaimed: alloc::collections::BTreeMap::new(),
     }
 }
@@ -118,6 +119,7 @@ fn request(wants: Vec<MemberWant>, within: Within, spread: u16) -> LeaseRequest 
         on_node_loss: OnNodeLoss::End,
         work: Hash32::ZERO,
         datasets: vec![],
+        near_data: false,
         priority: Priority::Standard,
     }
 }

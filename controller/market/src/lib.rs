@@ -41,6 +41,7 @@ mod request;
 pub mod scoring;
 mod several;
 pub mod shares;
+pub mod staged;
 pub mod state;
 mod step;
 mod survey;

@@ -10,6 +10,7 @@ use selion_api::{LeaseId, NodeId, NodeSpec, Reason};
 use crate::effect::{Answer, Effect};
 use crate::fleet;
 use crate::lease::is_running;
+use crate::staged::Staged;
 use crate::state::{Held, Node, Progress};
 use crate::step::{Step, Wake};
 
@@ -35,6 +36,7 @@ impl Step<'_> {
             last_seq: 0,
             blocked: None,
             held: BTreeMap::new(),
+            staged: Staged::default(),
         })
     }
 
@@ -60,8 +62,9 @@ impl Step<'_> {
     }
 
     /// A node's link is up. It applies its desired state before it prepares anything, so what it still held for
-    /// runs that are over is free.
-    pub(crate) fn linked(&mut self, spec: &NodeSpec) -> Answer {
+    /// runs that are over is free. An agent that made fewer reports than the log has lost its state directory, and the
+    /// content store with it.
+    pub(crate) fn linked(&mut self, spec: &NodeSpec, last_seq: u64) -> Answer {
         if !fleet::sound(spec) {
             return self.refuse(Refusal::plain(Reason::SpecMismatch));
         }
@@ -70,6 +73,9 @@ impl Step<'_> {
         if !node.linked {
             node.linked = true;
             node.since = at;
+        }
+        if last_seq < node.last_seq {
+            self.state.unstage(id);
         }
         self.state.change_node(id, None, |node| node.spec = Some(spec.clone()));
         let over: Vec<(LeaseId, u16, u32)> = self
@@ -202,7 +208,10 @@ impl Step<'_> {
         member.billable_ms = member.billable_ms.max(report.metered_ms.min(cap_ms));
         match &report.event {
             MemberEvent::Accepted => member.progress = member.progress.max(Progress::Accepted),
-            MemberEvent::Ready => member.progress = member.progress.max(Progress::Ready),
+            MemberEvent::Ready => {
+                member.progress = member.progress.max(Progress::Ready);
+                self.has_staged(report.node, id);
+            }
             MemberEvent::Running => member.progress = member.progress.max(Progress::Running),
             MemberEvent::Metered => {
                 let due = at.since(member.vouched_at) >= self.state.policy.voucher_ms;

@@ -25,7 +25,13 @@ pub(crate) type Pick = (usize, GpuId, Rate);
 impl World<'_> {
     /// What [`Self::scan`] finds, by a look at the nodes that the index names and those that the search itself changed.
     /// The best choices are on so many of the best nodes. `None` if the index has not looked, or nothing fits.
+    ///
+    /// The index knows nothing of datasets. Those nodes that have one of the request's are looked at too; of the others
+    /// all lack the same, so the index's order is theirs.
     pub(crate) fn scan_few(&self, rank: u16, want: &MemberWant, fresh: bool, keep: usize) -> Option<Scan> {
+        if self.request.near_data {
+            return self.scan_near(rank, want, fresh, keep);
+        }
         if !self.is_first_run() || self.without.is_some() || self.any_slice || self.among.is_some() {
             return None;
         }
@@ -37,20 +43,40 @@ impl World<'_> {
             return None;
         }
         let gpus = found.gpus();
-        let same = |id: &NodeId| want.node.is_none_or(|only| only == *id);
-        let unused = |id: &NodeId| !fresh || self.placed.iter().all(|placed| placed.node != *id);
+        if !self.request.datasets.is_empty() {
+            let with_data = self.state.finder.with_some(&self.request.datasets)?;
+            changed.extend(with_data.into_iter().filter(|id| found.gpus_on(*id) > 0 && !nodes.contains(id)));
+        }
         let before: usize = nodes.iter().chain(&changed).map(|id| found.gpus_on(*id)).sum();
-        nodes.extend(changed.into_iter().filter(|id| same(id) && unused(id)));
+        nodes.extend(changed.into_iter().filter(|id| self.may_take(*id, want, fresh)));
         let mut scan = Scan { best: Vec::new(), gpus: gpus.saturating_sub(before), miss: None };
-        for id in nodes {
-            let node = self.state.nodes.get(&id)?;
+        self.look_at_some(nodes, rank, want, keep, &mut scan);
+        (!scan.best.is_empty()).then_some(scan)
+    }
+
+    /// As [`Self::scan_few`] where only nodes with all datasets are in question. In any room, since it needs no index.
+    fn scan_near(&self, rank: u16, want: &MemberWant, fresh: bool, keep: usize) -> Option<Scan> {
+        let mut nodes = self.state.finder.with_all(&self.request.datasets)?;
+        let among = |id: &NodeId| self.among.as_ref().is_none_or(|among| among.contains(id));
+        nodes.retain(|id| among(id) && self.may_take(*id, want, fresh));
+        let mut scan = Scan { best: Vec::new(), gpus: 0, miss: None };
+        self.look_at_some(nodes, rank, want, keep, &mut scan);
+        (!scan.best.is_empty()).then_some(scan)
+    }
+
+    /// True if the want is not for another node and, with `fresh`, no member is there.
+    fn may_take(&self, id: NodeId, want: &MemberWant, fresh: bool) -> bool {
+        want.node.is_none_or(|only| only == id) && (!fresh || self.placed.iter().all(|placed| placed.node != id))
+    }
+
+    fn look_at_some(&self, nodes: Vec<NodeId>, rank: u16, want: &MemberWant, keep: usize, scan: &mut Scan) {
+        for (id, node) in nodes.into_iter().filter_map(|id| Some((id, self.state.nodes.get(&id)?))) {
             self.look_at(id, node, rank, want, &mut |_, verdict| {
                 if let Ok(choices) = verdict {
                     scan.take(choices, keep);
                 }
             });
         }
-        (!scan.best.is_empty()).then_some(scan)
     }
 
     /// Judges every GPU of a node that has the model asked for, and scores what fits.
@@ -63,10 +89,12 @@ impl World<'_> {
         tell: &mut dyn FnMut(Option<GpuId>, Result<Vec<Placed>, Miss>),
     ) {
         let busy = (self.room == Room::Now).then(|| self.busy(id, node));
+        let away = node.lacks(&self.request.datasets, self.state.now);
         for (gpu, mut verdict) in self.ways(id, node, rank, want) {
             for placed in verdict.iter_mut().flatten() {
                 placed.score.worth = Reverse(self.worth(&placed.way, busy.as_ref()));
                 placed.score.spare = placed.way.spare;
+                placed.score.away = away;
             }
             tell(gpu, verdict);
         }
@@ -172,7 +200,7 @@ impl World<'_> {
         };
         let gpu_rank = gpus.first().map(|(gpu_rank, ..)| *gpu_rank)?;
         let gpus = gpus.iter().map(|(_, gpu, ask)| (*gpu, *ask)).collect();
-        let score = Score { rate: fit.rate, spare: false, worth: Reverse(0), node, gpu_rank, start };
+        let score = Score { rate: fit.rate, away: 0, spare: false, worth: Reverse(0), node, gpu_rank, start };
         Some(Placed { rank, node, provider, gpus, slot: fit.slot, class, rate: fit.rate, port, score, way })
     }
 

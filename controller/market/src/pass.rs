@@ -443,7 +443,8 @@ impl Step<'_> {
 pub(crate) fn want(lease: &Lease) -> Option<Vec<u8>> {
     let request = &lease.request;
     (lease.attempt == 0).then(|| {
-        let places = (request.within, &request.regions, request.max_rate, request.classes);
+        let near = request.near_data.then_some(&request.datasets);
+        let places = (request.within, &request.regions, request.max_rate, request.classes, near);
         selion_api::commit::canonical(&(&request.members, request.min_members, request.min_nodes, places))
     })
 }
@@ -463,6 +464,7 @@ fn member(placed: &Placed) -> Member {
         vouched_at: TimeMs(0),
         exit_code: None,
         outputs: None,
+        away: placed.score.away,
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) struct World<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
     pub rate: Rate,          // the renter pays the ask
+    pub away: u16,           // and waits for datasets that are not there yet
     pub spare: bool,         // of each kind of way on a node the best is enough
     pub worth: Reverse<i32>, // the objective, in buckets; of a MIG instance in thousandths of a slice
     pub node: NodeId,        // then a fixed order, so that the answer is unique
@@ -69,9 +70,9 @@ pub(crate) struct Score {
 
 impl Score {
     /// What adds up over the members of a gang, the first counting most. The first is the rate.
-    pub(crate) fn terms(&self) -> [u64; 3] {
+    pub(crate) fn terms(&self) -> [u64; 4] {
         let worth = u64::from(i32::MAX.abs_diff(self.worth.0)); // more is less worth
-        [self.rate.0, self.spare.into(), worth]
+        [self.rate.0, self.away.into(), self.spare.into(), worth]
     }
 }
 
@@ -118,6 +119,7 @@ pub(crate) enum Stage {
     Node,
     Class,
     Machine,
+    Data,
     Price,
     Room,
 }
@@ -341,6 +343,12 @@ impl<'a> World<'a> {
             if need > have {
                 return Err(miss(Stage::Machine, none, need, have));
             }
+        }
+        let tags = &self.request.datasets;
+        let away = node.lacks(tags, self.state.now);
+        if self.request.near_data && away > 0 {
+            let need = tags.len() as u64;
+            return Err(miss(Stage::Data, Reason::DataElsewhere, need, need.saturating_sub(away.into())));
         }
         let ask = geometry::fits(gpu, &Use::Idle, &want.slice)
             .ok()

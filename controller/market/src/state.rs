@@ -17,6 +17,7 @@ use crate::input::Policy;
 use crate::learned::Learned;
 use crate::ledger::Ledger;
 use crate::scoring::Scoring;
+use crate::staged::Staged;
 use crate::tally::{Bundle, Tally};
 
 /// Everything that decisions depend on. Equal logs give equal bytes.
@@ -150,6 +151,8 @@ pub struct Node {
     pub blocked: Option<Reason>,
     /// What is taken on it, by lease and rank.
     pub held: BTreeMap<(LeaseId, u16), Held>,
+    /// Datasets that are on it, as far as the log tells.
+    pub staged: Staged,
 }
 
 /// What a member takes from its node.
@@ -284,6 +287,8 @@ pub struct Member {
     pub exit_code: Option<i32>,
     /// Commitment to its outputs, if reported.
     pub outputs: Option<Hash32>,
+    /// Datasets of the request that were not known to be on the node at the grant.
+    pub away: u16,
 }
 
 /// How far a member is, by its agent's reports.

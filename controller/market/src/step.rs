@@ -131,7 +131,7 @@ impl Step<'_> {
             Input::Release { renter, lease } => self.release(*renter, *lease),
             Input::SetPaused { provider, node, paused } => self.set_paused(*provider, *node, *paused),
             Input::Reclaim { provider, node, gpu, notice_ms } => self.reclaim(*provider, *node, *gpu, *notice_ms),
-            Input::Linked { spec, .. } => self.linked(spec),
+            Input::Linked { spec, last_seq } => self.linked(spec, *last_seq),
             Input::Lost { node, .. } => self.lost(*node),
             Input::Report(signed) => self.report(&signed.report),
         }

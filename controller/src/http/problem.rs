@@ -422,6 +422,9 @@ fn refused(reason: Reason) -> Face {
         R::PoolFull | R::GangIncomplete | R::Queued | R::WaitsForStop => {
             (S::CONFLICT, "set wait_ms to wait for room, or ask for a smaller slice", true)
         }
+        R::DataElsewhere => {
+            (S::CONFLICT, "ask without near_data: the datasets are then fetched to where there is room", true)
+        }
         R::KeptForBooking => (
             S::CONFLICT,
             "set wait_ms to wait, or a duration_ms that ends before the booked time in `nearest.have`",

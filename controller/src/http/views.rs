@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use selion_api::lease::{LeaseState, Refusal};
 use selion_api::rest::{
-    Candidate, FragmentationView, GroupView, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView,
+    Candidate, FragmentationView, GroupView, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView, StagedView,
 };
 use selion_api::{Account, LeaseId, Reason};
 use selion_market::dry_run::{Place, Price};
@@ -71,15 +71,16 @@ pub(super) fn candidates(state: &State, id: LeaseId) -> Option<Vec<Candidate>> {
     )
 }
 
-/// What a dry run told.
+/// What a dry run told of a request with so many datasets.
 ///
 /// # Errors
 ///
 /// The refusal that the request would get.
-pub(super) fn quote(told: DryRun) -> Result<Quote, Refusal> {
+pub(super) fn quote(told: DryRun, datasets: usize) -> Result<Quote, Refusal> {
     match told {
         DryRun::Starts { price: of, places } => {
-            Ok(Quote::Start { price: price(of), places: places.into_iter().map(place).collect() })
+            let places = places.into_iter().map(|one| place(one, datasets)).collect();
+            Ok(Quote::Start { price: price(of), places })
         }
         DryRun::Waits { least, position, reason, nearest, starts, blocking } => Ok(Quote::Wait {
             price: price(least),
@@ -97,7 +98,7 @@ fn price(price: Price) -> QuotedPrice {
     QuotedPrice { total: price.total, hourly: price.hourly, operator_fee: price.fee }
 }
 
-fn place(place: Place) -> QuotedPlace {
+fn place(place: Place, datasets: usize) -> QuotedPlace {
     QuotedPlace {
         rank: place.rank,
         node: place.node,
@@ -112,5 +113,6 @@ fn place(place: Place) -> QuotedPlace {
             shadow_rate: place.effect.shadow,
             charged: false,
         },
+        datasets: StagedView { staged: place.staged, of: u16::try_from(datasets).unwrap_or(u16::MAX) },
     }
 }

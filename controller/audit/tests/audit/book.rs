@@ -155,6 +155,7 @@ impl Book {
             priority: Priority::Standard,
             work: Hash32([7; 32]),
             datasets: Vec::new(),
+            near_data: false,
         };
         let digest = signing_digest(&POOL, "lease", &request);
         let signature = Some(signer.sign_text(&digest.0).unwrap());

@@ -8,6 +8,7 @@
     reason = "a test that fails says so by panicking"
 )]
 
+mod data;
 mod gangs;
 mod grants;
 mod groups;

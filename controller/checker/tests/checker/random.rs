@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
-use selion_api::{Amount, LeaseId, LeaseRequest, SliceWant, TimeMs};
+use selion_api::{Amount, Hash32, LeaseId, LeaseRequest, SliceWant, TimeMs};
 use selion_market::{Effect, Input, Policy};
 
 use crate::pool::{
@@ -24,6 +24,7 @@ enum Op {
         within: Within,
         needs: u16,
         gpus: u16,
+        data: u8,
     },
     Release(usize),
     Step {
@@ -49,9 +50,9 @@ fn wants() -> [SliceWant; 5] {
 
 fn op() -> impl Strategy<Value = Op> {
     let within = prop::sample::select(vec![Within::Pool, Within::Pool, Within::Region, Within::Rack, Within::Node]);
-    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3, 1_u16..4);
+    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3, 1_u16..4, 0_u8..12);
     prop_oneof![
-        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs, gpus)| Op::Ask { who, want, members, class, requeue, within, needs, gpus }),
+        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs, gpus, data)| Op::Ask { who, want, members, class, requeue, within, needs, gpus, data }),
         3 => any::<usize>().prop_map(Op::Release),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         1 => (1_u8..4).prop_map(Op::Lost),
@@ -92,6 +93,14 @@ fn open(pool: &mut Pool, number: u32) {
     pool.enter(Input::Opened { delegate: DELEGATE, policy });
 }
 
+/// None, one or two of three datasets, of which every second lease wants to be near.
+fn data_of(number: u8) -> (Vec<Hash32>, bool) {
+    let tags = (0..3).filter(|bit| number & (1 << bit) != 0).map(|bit| Hash32([bit + 1; 32]));
+    let tags: Vec<Hash32> = tags.take(2).collect();
+    let near = number >= 6 && !tags.is_empty();
+    (tags, near)
+}
+
 fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<LeaseId> {
     let all = pool.state.leases.iter().filter(|(_, lease)| live(lease.state));
     let all: Vec<LeaseId> = all.map(|(id, _)| *id).collect();
@@ -100,7 +109,7 @@ fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<Lea
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, want, members, class, requeue, within, needs, gpus } => {
+        Op::Ask { who, want, members, class, requeue, within, needs, gpus, data } => {
             let priority = match class {
                 0 => Priority::Interruptible,
                 1 => Priority::Firm,
@@ -113,6 +122,8 @@ fn apply(pool: &mut Pool, op: Op) {
                 want.gpus = gpus;
             }
             let min_members = request.min_members.min(needs);
+            let (datasets, near_data) = data_of(data);
+            let request = LeaseRequest { datasets, near_data, ..request };
             pool.request(LeaseRequest { priority, on_node_loss, within, min_members, ..request });
         }
         Op::Release(at) => {
@@ -144,7 +155,9 @@ fn apply(pool: &mut Pool, op: Op) {
         }
         Op::Link(node) => {
             let spec = pool.state.nodes[&node_id(node)].spec.clone().unwrap();
-            pool.enter(Input::Linked { spec, last_seq: 0 });
+            let known = pool.state.nodes[&node_id(node)].last_seq;
+            let last_seq = if known.is_multiple_of(3) { 0 } else { known }; // some agents lost their state
+            pool.enter(Input::Linked { spec, last_seq });
         }
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });

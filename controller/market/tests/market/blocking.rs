@@ -147,6 +147,7 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = ALL,
             Constraint::MinNodes => relaxed.min_nodes = 1,
+            Constraint::NearData => relaxed.near_data = false,
             Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),

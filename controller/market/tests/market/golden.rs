@@ -63,6 +63,7 @@ fn request() -> LeaseRequest {
         on_node_loss: OnNodeLoss::Requeue,
         work: Hash32([0x66; 32]),
         datasets: vec![Hash32([0x77; 32])],
+        near_data: true,
         priority: Priority::Firm,
     }
 }

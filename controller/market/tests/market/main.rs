@@ -7,6 +7,7 @@
 )]
 
 mod blocking;
+mod data;
 mod fair;
 mod filling;
 mod gangs;

@@ -137,6 +137,7 @@ pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
         on_node_loss: OnNodeLoss::End,
         work: Hash32([7; 32]),
         datasets: Vec::new(),
+        near_data: false,
         priority: Priority::Standard,
     }
 }

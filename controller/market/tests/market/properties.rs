@@ -30,6 +30,8 @@ enum Op {
         optional: u16,
         /// Of those members that want whole ones.
         gpus: u16,
+        /// Datasets, and whether to be near them.
+        data: (Vec<u8>, bool),
     },
     Release(usize),
     /// The next thing that an honest agent would say of a member.
@@ -111,11 +113,11 @@ fn op() -> impl Strategy<Value = Op> {
         prop::option::of(50_000..3 * TOKEN),
         0_u8..20,
         0_usize..6,
-        (within(), 0_u16..3, 1_u16..5),
+        (within(), 0_u16..3, 1_u16..5, (prop::collection::vec(0_u8..4, 0..3), any::<bool>())),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus))| Op::Ask {
-            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus,
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus, data))| Op::Ask {
+            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data,
         }),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
@@ -179,13 +181,15 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional, gpus } => {
+        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data } => {
             let mut request = ask(renter(who), &slices);
             for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
                 want.gpus = gpus;
             }
             request.min_members = request.min_members.saturating_sub(optional).max(1);
             request.within = within;
+            request.datasets = data.0.iter().map(|tag| Hash32([*tag; 32])).collect();
+            request.near_data = data.1 && !data.0.is_empty();
             request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
             request.wait_ms = if patient { HOUR } else { 0 };
             request.on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
@@ -243,7 +247,9 @@ fn apply(pool: &mut Pool, op: Op) {
         }
         Op::Link(node) => {
             let spec = machine(pool, node);
-            pool.enter(Input::Linked { spec, last_seq: 0 });
+            let known = pool.state.nodes[&node_id(node)].last_seq;
+            let last_seq = if known.is_multiple_of(3) { 0 } else { known }; // some agents lost their state
+            pool.enter(Input::Linked { spec, last_seq });
         }
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });

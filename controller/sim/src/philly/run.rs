@@ -116,6 +116,7 @@ fn request(number: usize, job: &Job, renter: Account) -> LeaseRequest {
         on_node_loss: OnNodeLoss::Requeue,
         work: Hash32::ZERO,
         datasets: Vec::new(),
+        near_data: false,
         priority: job.priority,
     }
 }

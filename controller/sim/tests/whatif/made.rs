@@ -55,6 +55,7 @@ pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration
         on_node_loss: OnNodeLoss::End,
         work: Hash32([7; 32]),
         datasets: Vec::new(),
+        near_data: false,
         priority: Priority::Standard,
     }
 }

@@ -95,6 +95,7 @@ impl Real {
             priority: Priority::Standard,
             work: commitment,
             datasets: Vec::new(),
+            near_data: false,
         };
         let asked = Input::Request(RequestLease { request, signature: None });
         let private = Private::Work { commitment, salt: SALT, work: work() };

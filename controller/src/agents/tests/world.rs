@@ -104,6 +104,7 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
     let node = Node {
         provider: Some(spec.provider),
         blocked: None,
+        staged: selion_market::staged::Staged::default(),
         offer: Some(spec.hash()),
         spec: None,
         linked: false,
@@ -140,6 +141,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         priority: Priority::Standard,
         work: commitment,
         datasets: Vec::new(),
+        near_data: false,
     };
     let member = Member {
         node,
@@ -155,6 +157,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         vouched_at: TimeMs(0),
         exit_code: None,
         outputs: None,
+        away: 0,
     };
     let renter = request.renter;
     let lease = Lease {

@@ -74,12 +74,13 @@ async fn quote(app: &App, renter: Account, body: NewLease) -> Result<Quote, Prob
         return Err(Problem::Internal("a request was prepared as something else".to_owned()));
     };
     let now = (app.clock)();
+    let datasets = asked.request.datasets.len();
     let told = on_a_copy(app, move |state| {
         let stamp = Stamp { seq: state.next_seq, at_ms: state.now.max(now), fence: state.fence };
         selion_market::dry_run(state, &stamp, &asked)
     });
     // Not counted among the refused: nothing was asked for.
-    views::quote(told.await?).map_err(Problem::Refused)
+    views::quote(told.await?, datasets).map_err(Problem::Refused)
 }
 
 #[derive(serde::Deserialize, utoipa::IntoParams)]

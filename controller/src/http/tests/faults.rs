@@ -34,6 +34,7 @@ async fn every_fault_of_a_body_is_a_problem_with_its_place() {
         (with("classes", json!([])), 422, "bad_fields", "/classes"),
         (with("members", json!([])), 422, "bad_fields", "/members"),
         (with("min_nodes", json!(2)), 422, "bad_fields", "/min_nodes"),
+        (with("near_data", json!(true)), 422, "bad_fields", "/near_data"),
         (with("command", json!([])), 422, "bad_fields", "/command"),
         (with("command", json!(["a\u{0}b"])), 422, "bad_fields", "/command"),
         (with("env", json!({"A=B": "c"})), 422, "bad_fields", "/env"),
