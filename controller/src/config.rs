@@ -88,12 +88,14 @@ pub struct PolicyConfig {
     pub accounts: BTreeMap<String, AccountConfig>,
     /// As in [`Policy`].
     pub half_life_ms: u64,
+    /// How places are scored: `market`, `fill`, `fgd`, `best-fit` or `random`.
+    pub weighting: String,
 }
 
 impl Default for PolicyConfig {
     fn default() -> Self {
-        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, bookings, half_life_ms, .. } =
-            Policy::default();
+        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, .. } = Policy::default();
+        let Policy { bookings, half_life_ms, weighting, .. } = Policy::default();
         Self {
             hold_ms,
             prepare_ms,
@@ -105,6 +107,7 @@ impl Default for PolicyConfig {
             groups: BTreeMap::new(),
             accounts: BTreeMap::new(),
             half_life_ms,
+            weighting: weighting.name().to_owned(),
         }
     }
 }
@@ -122,8 +125,8 @@ impl PolicyConfig {
     ///
     /// # Errors
     ///
-    /// [`BadConfig`] naming a deadline of 0, a weight of 0, an account that is none, a group that is not there, or
-    /// quotas that add up to more than the pool.
+    /// [`BadConfig`] naming a deadline of 0, a weight of 0, an account that is none, a group that is not there, quotas
+    /// that add up to more than the pool, or a weighting that is none.
     pub fn policy(&self) -> Result<Policy, BadConfig> {
         let bad = |what: String| BadConfig { what };
         let Self {
@@ -137,6 +140,7 @@ impl PolicyConfig {
             groups,
             accounts: written,
             half_life_ms,
+            weighting,
         } = self;
         let spans = [
             ("hold_ms", hold_ms),
@@ -159,17 +163,29 @@ impl PolicyConfig {
             groups: accounts::groups(groups)?,
             accounts: accounts::seats(written, groups)?,
             half_life_ms: *half_life_ms,
+            weighting: weighting.parse().map_err(|error| bad(format!("policy.weighting is `{weighting}`: {error}")))?,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use selion_market::engine::Weighting;
+
     use super::*;
 
     #[test]
     fn a_deadline_of_nothing_is_named() {
         let idle = PolicyConfig { hold_ms: 0, ..PolicyConfig::default() };
         assert!(idle.policy().unwrap_err().what.contains("hold_ms"));
+    }
+
+    #[test]
+    fn a_weighting_is_found_by_its_name_and_another_word_is_named() {
+        let of = |name: &str| PolicyConfig { weighting: name.to_owned(), ..PolicyConfig::default() };
+        assert_eq!(of("best-fit").policy().map(|policy| policy.weighting), Ok(Weighting::BestFit));
+        assert_eq!(PolicyConfig::default().policy(), Ok(Policy::default()));
+        let told = of("fit").policy().unwrap_err().to_string();
+        assert!(told.contains("policy.weighting is `fit`") && told.contains("best-fit"), "{told}");
     }
 }

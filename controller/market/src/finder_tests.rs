@@ -9,6 +9,7 @@ use selion_api::slice::{GpuSpec, IsolationClass, MigProfile, MigTable, NodeSpec,
 use selion_api::{Account, Address, Amount, GpuId, Hash32, Rate, Reason, SliceWant, Slot};
 
 use super::*;
+use crate::engine::Weighting;
 use crate::engine::terms::Group;
 use crate::engine::view::Shape;
 use crate::place::Placed;
@@ -119,8 +120,10 @@ enum Op {
     Longer(usize, u64),
     /// The request of that number came so often.
     Learn(usize, usize),
-    /// Time passes.
+    /// An entry is made, and mostly time passes.
     Pass(u64),
+    /// The operator sets the weighting of that number.
+    Weigh(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -132,6 +135,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0_usize..50, 1_u64..3_000_000).prop_map(|(at, ms)| Op::Longer(at, ms)),
         1 => (0_usize..11, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
         2 => (1_u64..2_000_000).prop_map(Op::Pass),
+        1 => (0_usize..5).prop_map(Op::Weigh),
     ]
 }
 
@@ -279,7 +283,14 @@ proptest! {
                         state.learn(&requests[at], places.as_deref().unwrap_or(&[]));
                     }
                 }
-                Op::Pass(ms) => state.now = state.now.plus(ms),
+                Op::Pass(ms) => {
+                    state.now = state.now.plus(ms * (ms % 2));
+                    state.next_seq += 1;
+                }
+                Op::Weigh(at) => {
+                    state.policy.weighting = Weighting::ALL[at];
+                    state.reweigh();
+                }
                 Op::Free(_) | Op::Longer(..) => {}
             }
             for request in requests.iter().skip(seq as usize % 3).step_by(3) {

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod accounts;
+mod baseline;
 mod bench;
 mod blocking;
 pub mod booking;

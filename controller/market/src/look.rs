@@ -8,8 +8,9 @@ use core::cmp::Reverse;
 use selion_api::slice::{GpuSpec, NodeSpec};
 use selion_api::{GpuId, MemberWant, NodeId, Reason, Slot, TimeMs};
 
-use crate::bench::{self, Bench, Way};
+use crate::bench::{self, Bench, Spot, Way};
 use crate::busy::Busy;
+use crate::engine::view::Shape;
 use crate::geometry;
 use crate::money;
 use crate::place::{Fitting, Machine, Miss, Placed, Room, Scan, Score, Stage, World, any_or, miss};
@@ -61,7 +62,7 @@ impl World<'_> {
         let busy = (self.room == Room::Now).then(|| self.busy(id, node));
         for (gpu, mut verdict) in self.ways(id, node, rank, want) {
             for placed in verdict.iter_mut().flatten() {
-                placed.score.worth = Reverse(self.worth(&placed.way, busy.as_ref()));
+                placed.score.worth = Reverse(self.worth(id, &placed.way, busy.as_ref()));
                 placed.score.spare = placed.way.spare;
             }
             tell(gpu, verdict);
@@ -84,10 +85,14 @@ impl World<'_> {
         busy
     }
 
-    fn worth(&self, way: &Way, busy: Option<&Busy>) -> i32 {
-        let learned = &self.state.learned;
-        let charge = busy.map_or(0, |busy| bench::charge(learned, busy, self.times(), way.shape, way.spot));
-        way.key.saturating_sub(bench::price(learned, way.shape, way.group)).saturating_sub(charge)
+    fn worth(&self, node: NodeId, way: &Way, busy: Option<&Busy>) -> i32 {
+        let charge = busy.map_or(0, |busy| self.charge(node, busy, way.shape, way.spot));
+        way.key.saturating_sub(bench::price(self.state, way.shape, way.group)).saturating_sub(charge)
+    }
+
+    /// What a way costs now, whatever its group: for the end of the request, or by chance.
+    pub(crate) fn charge(&self, node: NodeId, busy: &Busy, shape: Shape, spot: Spot) -> i32 {
+        self.draw.map_or_else(|| bench::charge(self.state, busy, self.times(), shape, spot), |draw| draw.of_node(node))
     }
 
     /// Judges every GPU of a node that has the model asked for; scores are still to be made of the ways.
@@ -130,6 +135,8 @@ impl World<'_> {
         Bench {
             scoring: &self.scoring,
             learned: &self.state.learned,
+            weighting: self.state.policy.weighting,
+            draw: self.draw,
             desk: &self.desk,
             spec,
             uses: spec.gpus.iter().map(|gpu| machine.use_of(gpu)).collect(),

@@ -12,6 +12,7 @@ use selion_api::lease::{Beside, NearestMiss};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
+use crate::baseline::Draw;
 use crate::bench::Way;
 use crate::booking;
 use crate::engine::terms::fill::Fill;
@@ -50,6 +51,8 @@ pub(crate) struct World<'a> {
     pub among: Option<Vec<NodeId>>,
     pub placed: Vec<Placed>,
     pub scoring: Cow<'a, Scoring>,
+    /// What chance says, where places are drawn.
+    pub draw: Option<Draw>,
     /// Values that were worked out for scores.
     pub desk: RefCell<Option<Fill>>,
 }
@@ -188,6 +191,7 @@ impl<'a> World<'a> {
             among: None,
             placed: Vec::new(),
             scoring,
+            draw: Draw::of(state, request),
             desk: RefCell::new(None),
         }
     }

@@ -30,3 +30,4 @@ mod quote;
 mod reclaim;
 mod score;
 mod waiting;
+mod weightings;
