@@ -124,6 +124,8 @@ enum Op {
     Pass(u64),
     /// The operator sets the weighting of that number.
     Weigh(usize),
+    /// So much of the shadow price is charged.
+    Charge(u16),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -136,6 +138,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0_usize..11, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
         2 => (1_u64..2_000_000).prop_map(Op::Pass),
         1 => (0_usize..5).prop_map(Op::Weigh),
+        1 => (0_u16..1001).prop_map(Op::Charge),
     ]
 }
 
@@ -286,6 +289,10 @@ proptest! {
                 Op::Pass(ms) => {
                     state.now = state.now.plus(ms * (ms % 2));
                     state.next_seq += 1;
+                }
+                Op::Charge(permille) => {
+                    state.policy.shadow_permille = permille;
+                    state.finder.forget();
                 }
                 Op::Weigh(at) => {
                     state.policy.weighting = Weighting::ALL[at];

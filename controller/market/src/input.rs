@@ -51,6 +51,9 @@ pub struct Policy {
     pub half_life_ms: u64,
     /// How places are scored; the ask comes before it.
     pub weighting: Weighting,
+    /// The part of a slice's shadow price that its rate has beside the ask, in permille; 0: nothing is charged for
+    /// fragmentation. See [`Fragmentation`](crate::dry_run::Fragmentation).
+    pub shadow_permille: u16,
 }
 
 impl Default for Policy {
@@ -67,6 +70,7 @@ impl Default for Policy {
             accounts: Vec::new(),
             half_life_ms: 0,
             weighting: Weighting::Market,
+            shadow_permille: 0,
         }
     }
 }

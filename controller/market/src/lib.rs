@@ -43,6 +43,7 @@ pub mod scoring;
 pub mod shares;
 pub mod state;
 mod step;
+mod surcharge;
 mod survey;
 pub mod tally;
 mod ways;

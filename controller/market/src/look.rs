@@ -118,9 +118,9 @@ impl World<'_> {
                     verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
                 }
             }
-            let verdict = verdict.map(|spot| {
+            let verdict = verdict.and_then(|spot| {
                 let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
-                self.placed_on(bench, (id, rank), (gpu_rank, gpu), spot)
+                self.surcharged(&machine, gpu, self.placed_on(bench, (id, rank), (gpu_rank, gpu), spot))
             });
             verdicts.push((Some(gpu.gpu), verdict));
         }
@@ -160,7 +160,8 @@ impl World<'_> {
                 Slot::Whole | Slot::Share { .. } => 0,
             };
             let score = Score { rate: fit.rate, spare: false, worth: Reverse(0), node, gpu_rank, start };
-            Some(Placed { rank, node, provider, gpu: gpu.gpu, slot: fit.slot, class, rate: fit.rate, port, score, way })
+            let (gpu, ask) = (gpu.gpu, fit.rate);
+            Some(Placed { rank, node, provider, gpu, slot: fit.slot, class, ask, rate: ask, port, score, way })
         });
         placed.collect()
     }

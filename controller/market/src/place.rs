@@ -60,7 +60,7 @@ pub(crate) struct World<'a> {
 /// Lowest wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    pub rate: Rate,          // the renter pays the ask
+    pub rate: Rate,          // the renter pays it
     pub spare: bool,         // of each kind of way on a node the best is enough
     pub worth: Reverse<i32>, // the objective, in buckets; of a MIG instance in thousandths of a slice
     pub node: NodeId,        // then a fixed order, so that the answer is unique
@@ -85,6 +85,8 @@ pub(crate) struct Placed {
     pub gpu: GpuId,
     pub slot: Slot,
     pub class: IsolationClass,
+    pub ask: Rate,
+    /// The ask and the surcharge.
     pub rate: Rate,
     pub port: u16,
     pub score: Score,
@@ -146,6 +148,8 @@ pub(crate) struct Machine<'a> {
     pub beside: Beside,
     ports: BTreeSet<u16>,
     slots: Vec<(GpuId, &'a Slot)>,
+    /// Slots that are only kept for a booking.
+    kept: Vec<(GpuId, &'a Slot)>,
     /// The lease's own earlier run still holds this rank here.
     barred: bool,
 }
@@ -160,6 +164,15 @@ pub(crate) struct Fitting {
 
 impl<'a> Machine<'a> {
     pub fn use_of(&self, gpu: &GpuSpec) -> Use<'a> {
+        let mut used = self.standing(gpu);
+        for (_, slot) in self.kept.iter().filter(|(taken, _)| *taken == gpu.gpu) {
+            used.take(gpu, slot);
+        }
+        used
+    }
+
+    /// What is taken on a GPU beside what is only kept.
+    pub fn standing(&self, gpu: &GpuSpec) -> Use<'a> {
         let mut used = Use::Idle;
         for (_, slot) in self.slots.iter().filter(|(taken, _)| *taken == gpu.gpu) {
             used.take(gpu, slot);
@@ -209,8 +222,8 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
-        let mut machine =
-            Machine { beside: Beside::default(), ports: BTreeSet::new(), slots: Vec::new(), barred: false };
+        let (slots, kept) = (Vec::new(), Vec::new());
+        let mut machine = Machine { beside: Beside::default(), ports: BTreeSet::new(), slots, kept, barred: false };
         let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
         for ((lease, member), held) in held {
             machine.take(held.beside);
@@ -221,7 +234,7 @@ impl<'a> World<'a> {
         for (_, held) in self.also.iter().filter(|(node, _)| *node == id) {
             machine.take(held.beside);
             machine.ports.insert(held.port);
-            machine.slots.push((held.gpu, &held.slot));
+            machine.kept.push((held.gpu, &held.slot));
         }
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             if let Some(want) = self.request.members.get(usize::from(placed.rank)) {

@@ -152,6 +152,9 @@ impl Step<'_> {
         if before.weighting != policy.weighting {
             self.state.reweigh();
         }
+        if before.shadow_permille != policy.shadow_permille {
+            self.state.finder.forget();
+        }
         let pending: Vec<(LeaseId, u64)> = self
             .state
             .deadlines

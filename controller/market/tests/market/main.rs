@@ -29,5 +29,6 @@ mod quota;
 mod quote;
 mod reclaim;
 mod score;
+mod surcharge;
 mod waiting;
 mod weightings;

@@ -148,9 +148,11 @@ fn world() -> Pool {
     pool
 }
 
-/// No groups; two teams of one organisation; the same, and the past counts. Each under every weighting.
+/// No groups; two teams of one organisation; the same, and the past counts. Each under every weighting, and
+/// under some of them fragmentation is charged.
 fn policy(kind: u8) -> Policy {
-    let hasty = || Policy { weighting: Weighting::ALL[usize::from(kind / 3) % Weighting::ALL.len()], ..hasty() };
+    let weighting = Weighting::ALL[usize::from(kind / 3) % Weighting::ALL.len()];
+    let hasty = || Policy { weighting, shadow_permille: [0, 500][usize::from(kind / 3) % 2], ..hasty() };
     if kind.is_multiple_of(3) {
         return hasty();
     }
@@ -366,6 +368,7 @@ proptest! {
                 min_run_ms: 0,
                 bookings: false,
                 weighting: Weighting::Random,
+                shadow_permille: u16::MAX,
             }
         } else {
             Policy {
@@ -380,6 +383,7 @@ proptest! {
                 min_run_ms: big,
                 bookings: true,
                 weighting: Weighting::Fgd,
+                shadow_permille: 1,
             }
         };
         pool.enter(Input::Opened { delegate: DELEGATE, policy });
