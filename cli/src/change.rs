@@ -10,7 +10,7 @@ use crate::unit::{duration, rate};
 
 /// What [`rule`] reads.
 const RULES: &str = "a number of the policy: hold=10s, prepare=10m, start=30s, ending=15s, voucher=1m, min_run=5m, \
-     half_life=7d, bookings=false, weighting=market|fill|fgd|best-fit|random, weight.ACCOUNT=3, weight.GROUP=3, \
+     half_life=7d, bookings=false, weighting=market|fill|fgd|best-fit|random, shadow=50%, weight.ACCOUNT=3, weight.GROUP=3, \
      quota.GROUP=25% or group.ACCOUNT=PATH";
 /// What [`change`] reads beside that.
 const PRICES: &str = "write price=+10%, price.ADDRESS=-20% (of a node or a provider), price.MODEL=-20%, or";
@@ -73,6 +73,7 @@ fn of_pool(text: &str) -> Result<Option<Change>, String> {
             Some(PolicyChange::Seat(account(id)?, path))
         }
         ("weighting", None) => value.parse().ok().map(PolicyChange::Weighting),
+        ("shadow", None) => permille(value).map(PolicyChange::Shadow),
         ("bookings", None) => value.parse().ok().map(PolicyChange::Bookings),
         (name, None) => {
             let named = PolicyField::ALL.into_iter().find(|(field, _)| field.strip_suffix("_ms") == Some(name));
@@ -174,6 +175,7 @@ mod tests {
         assert_eq!(policy("hold=5s"), PolicyChange::Time(PolicyField::HoldMs, 5_000));
         assert_eq!(policy("policy.half_life=1d"), PolicyChange::Time(PolicyField::HalfLifeMs, 86_400_000));
         assert_eq!(policy("policy.weighting=best-fit"), PolicyChange::Weighting(Weighting::BestFit));
+        assert_eq!(policy("shadow=50%"), PolicyChange::Shadow(500));
         assert_eq!(policy("policy.bookings=false"), PolicyChange::Bookings(false));
         assert_eq!(if_asked("max_rate=0.80"), Ok(If::Asked(Asked::MaxRate(Some(Rate(800_000))))));
         assert_eq!(if_asked("max_rate=+10%"), Ok(If::Asked(Asked::MaxRateBy(Scale { permille: 1_100 }))));
@@ -200,6 +202,7 @@ mod tests {
             "min_nodes=-1",
             "bookings=maybe",
             "weighting=fit",
+            "shadow=500",
             "hold=5",
         ] {
             assert!(if_asked(bad).is_err(), "{bad}");

@@ -76,6 +76,8 @@ pub enum PolicyChange {
     Bookings(bool),
     /// How places are scored.
     Weighting(Weighting),
+    /// The part of the shadow price that is charged, in permille.
+    Shadow(u16),
     /// The weight of an account beside its siblings.
     Weight(Account, u32),
     /// The group of an account, by its path; empty: none.
@@ -93,6 +95,7 @@ impl PolicyChange {
             Self::Time(field, ms) => field.set(policy, *ms),
             Self::Bookings(kept) => policy.bookings = *kept,
             Self::Weighting(weighting) => policy.weighting = *weighting,
+            Self::Shadow(permille) => policy.shadow_permille = *permille,
             Self::Weight(account, weight) => seat(policy, *account, |seat| seat.weight = *weight),
             Self::Seat(account, path) => seat(policy, *account, |seat| seat.group.clone_from(path)),
             Self::GroupWeight(path, weight) => group(policy, path, |group| group.weight = *weight),
