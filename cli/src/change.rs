@@ -10,7 +10,8 @@ use crate::unit::{duration, rate};
 
 /// What [`rule`] reads.
 const RULES: &str = "a number of the policy: hold=10s, prepare=10m, start=30s, ending=15s, voucher=1m, min_run=5m, \
-     half_life=7d, bookings=false, weight.ACCOUNT=3, weight.GROUP=3, quota.GROUP=25% or group.ACCOUNT=PATH";
+     half_life=7d, bookings=false, weighting=market|fill|fgd|best-fit|random, shadow=50%, weight.ACCOUNT=3, weight.GROUP=3, \
+     quota.GROUP=25% or group.ACCOUNT=PATH";
 /// What [`change`] reads beside that.
 const PRICES: &str = "write price=+10%, price.ADDRESS=-20% (of a node or a provider), price.MODEL=-20%, or";
 /// What [`if_asked`] reads beside that.
@@ -71,6 +72,8 @@ fn of_pool(text: &str) -> Result<Option<Change>, String> {
             let path = if value.is_empty() { String::new() } else { group(value)? };
             Some(PolicyChange::Seat(account(id)?, path))
         }
+        ("weighting", None) => value.parse().ok().map(PolicyChange::Weighting),
+        ("shadow", None) => permille(value).map(PolicyChange::Shadow),
         ("bookings", None) => value.parse().ok().map(PolicyChange::Bookings),
         (name, None) => {
             let named = PolicyField::ALL.into_iter().find(|(field, _)| field.strip_suffix("_ms") == Some(name));
@@ -144,6 +147,7 @@ fn scale(text: &str) -> Option<Scale> {
 #[cfg(test)]
 mod tests {
     use selion_api::Rate;
+    use selion_sim::Weighting;
 
     use super::*;
 
@@ -170,6 +174,8 @@ mod tests {
         assert_eq!(policy("quota.lab/vision=12.5%"), PolicyChange::Quota("lab/vision".into(), 125));
         assert_eq!(policy("hold=5s"), PolicyChange::Time(PolicyField::HoldMs, 5_000));
         assert_eq!(policy("policy.half_life=1d"), PolicyChange::Time(PolicyField::HalfLifeMs, 86_400_000));
+        assert_eq!(policy("policy.weighting=best-fit"), PolicyChange::Weighting(Weighting::BestFit));
+        assert_eq!(policy("shadow=50%"), PolicyChange::Shadow(500));
         assert_eq!(policy("policy.bookings=false"), PolicyChange::Bookings(false));
         assert_eq!(if_asked("max_rate=0.80"), Ok(If::Asked(Asked::MaxRate(Some(Rate(800_000))))));
         assert_eq!(if_asked("max_rate=+10%"), Ok(If::Asked(Asked::MaxRateBy(Scale { permille: 1_100 }))));
@@ -189,7 +195,16 @@ mod tests {
         }
         let zero = change(&format!("weight.{ACCOUNT}=0")).unwrap_err();
         assert!(zero.contains("write price=+10%"), "{zero}");
-        for bad in ["max_rate=dear", "class=gold", "duration=4hours", "min_nodes=-1", "bookings=maybe", "hold=5"] {
+        for bad in [
+            "max_rate=dear",
+            "class=gold",
+            "duration=4hours",
+            "min_nodes=-1",
+            "bookings=maybe",
+            "weighting=fit",
+            "shadow=500",
+            "hold=5",
+        ] {
             assert!(if_asked(bad).is_err(), "{bad}");
         }
         assert!(rule("price=+10%").unwrap_err().contains("is not a change of the policy"));

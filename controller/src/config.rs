@@ -88,12 +88,16 @@ pub struct PolicyConfig {
     pub accounts: BTreeMap<String, AccountConfig>,
     /// As in [`Policy`].
     pub half_life_ms: u64,
+    /// How places are scored: `market`, `fill`, `fgd`, `best-fit` or `random`.
+    pub weighting: String,
+    /// As in [`Policy`], at most 1,000.
+    pub shadow_permille: u16,
 }
 
 impl Default for PolicyConfig {
     fn default() -> Self {
-        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, bookings, half_life_ms, .. } =
-            Policy::default();
+        let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, .. } = Policy::default();
+        let Policy { bookings, half_life_ms, weighting, shadow_permille, .. } = Policy::default();
         Self {
             hold_ms,
             prepare_ms,
@@ -105,6 +109,8 @@ impl Default for PolicyConfig {
             groups: BTreeMap::new(),
             accounts: BTreeMap::new(),
             half_life_ms,
+            weighting: weighting.name().to_owned(),
+            shadow_permille,
         }
     }
 }
@@ -122,8 +128,8 @@ impl PolicyConfig {
     ///
     /// # Errors
     ///
-    /// [`BadConfig`] naming a deadline of 0, a weight of 0, an account that is none, a group that is not there, or
-    /// quotas that add up to more than the pool.
+    /// [`BadConfig`] naming a deadline of 0, a weight of 0, an account that is none, a group that is not there, quotas
+    /// that add up to more than the pool, a weighting that is none, or more than the whole shadow price.
     pub fn policy(&self) -> Result<Policy, BadConfig> {
         let bad = |what: String| BadConfig { what };
         let Self {
@@ -137,7 +143,14 @@ impl PolicyConfig {
             groups,
             accounts: written,
             half_life_ms,
+            weighting,
+            shadow_permille,
         } = self;
+        if *shadow_permille > 1_000 {
+            return Err(bad(format!(
+                "policy.shadow_permille is {shadow_permille}; it is a part of the shadow price in permille, at most 1000"
+            )));
+        }
         let spans = [
             ("hold_ms", hold_ms),
             ("prepare_ms", prepare_ms),
@@ -159,17 +172,33 @@ impl PolicyConfig {
             groups: accounts::groups(groups)?,
             accounts: accounts::seats(written, groups)?,
             half_life_ms: *half_life_ms,
+            shadow_permille: *shadow_permille,
+            weighting: weighting.parse().map_err(|error| bad(format!("policy.weighting is `{weighting}`: {error}")))?,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use selion_market::engine::Weighting;
+
     use super::*;
 
     #[test]
     fn a_deadline_of_nothing_is_named() {
         let idle = PolicyConfig { hold_ms: 0, ..PolicyConfig::default() };
         assert!(idle.policy().unwrap_err().what.contains("hold_ms"));
+    }
+
+    #[test]
+    fn a_weighting_is_found_by_its_name_and_another_word_is_named() {
+        let of = |name: &str| PolicyConfig { weighting: name.to_owned(), ..PolicyConfig::default() };
+        assert_eq!(of("best-fit").policy().map(|policy| policy.weighting), Ok(Weighting::BestFit));
+        assert_eq!(PolicyConfig::default().policy(), Ok(Policy::default()));
+        let told = of("fit").policy().unwrap_err().to_string();
+        let all = |shadow_permille| PolicyConfig { shadow_permille, ..PolicyConfig::default() };
+        assert_eq!(all(1_000).policy().map(|policy| policy.shadow_permille), Ok(1_000));
+        assert!(all(1_001).policy().unwrap_err().what.contains("shadow_permille is 1001"));
+        assert!(told.contains("policy.weighting is `fit`") && told.contains("best-fit"), "{told}");
     }
 }

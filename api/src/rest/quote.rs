@@ -65,8 +65,10 @@ pub struct QuotedPlace {
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask, of all its GPUs together.
+    /// What it costs, all its GPUs together: the asks and the surcharges.
     pub rate: Rate,
+    /// What of the rate is charged for fragmentation: the pool's part of the shadow price. The owner gets it too.
+    pub surcharge: Rate,
     /// What it does to what others could still be given on those GPUs: sums over them.
     pub fragmentation: FragmentationView,
     /// Datasets of the request that are known to be on the node.
@@ -84,6 +86,6 @@ pub struct FragmentationView {
     /// Shadow price per hour: `floor(destroys * ask / of)`, `ask` being that of the whole GPU, or of its dearest profile
     /// where it is not offered whole.
     pub shadow_rate: Rate,
-    /// Whether the shadow price is billed: never so far.
+    /// Whether a part of the shadow price is charged.
     pub charged: bool,
 }

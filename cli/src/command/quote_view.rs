@@ -43,7 +43,10 @@ fn cost(price: &QuotedPrice) -> String {
 fn places(out: Output, places: &[QuotedPlace]) -> String {
     let rows = places.iter().map(|place| {
         let effect = &place.fragmentation;
-        let charged = if effect.charged { "charged" } else { "not charged" };
+        let charged = match effect.charged {
+            true => format!("{} charged", show_money(place.surcharge.0)),
+            false => "not charged".to_owned(),
+        };
         [
             place.rank.to_string(),
             format!("{} ({})", show_places(place.gpus.len(), &place.slot), show_class(place.class)),

@@ -105,6 +105,32 @@ fn mig_stands(gpu: &GpuSpec, others: &[&Slot], (name, start, size): (&str, u8, u
     within(Rule::Count, alike, profile.max_instances)
 }
 
+/// What the pool charges beside the ask for a slot beside the others: so many permille of what it destroys of the
+/// GPU's ask, in memory slices of MIG placements that could stand before it and cannot any more.
+pub(crate) fn surcharge(gpu: &GpuSpec, others: &[&Slot], slot: &Slot, permille: u16) -> u64 {
+    let profiles = gpu.mig.iter().flat_map(|table| &table.profiles);
+    let wants = profiles.clone().map(|profile| SliceWant::Mig { profile: profile.name.clone() });
+    // A start that is named twice counts twice.
+    let named = |name: &str, at: u8| {
+        known(gpu, name).map_or(0, |(_, known)| known.starts.iter().filter(|start| **start == at).count())
+    };
+    let beside: Vec<&Slot> = others.iter().copied().chain([slot]).collect();
+    let (mut all, mut destroyed) = (0_u128, 0_u128);
+    for place in wants.flat_map(|want| answers_on(gpu, &want)) {
+        let Slot::Mig { profile, start, size } = &place else {
+            continue;
+        };
+        let slices = u128::from(*size) * named(profile, *start) as u128;
+        let stands = |others: &[&Slot]| stands(gpu, others, &place).is_ok();
+        all += if stands(&[]) { slices } else { 0 };
+        destroyed += if stands(others) && !stands(&beside) { slices } else { 0 };
+    }
+    let dearest = profiles.map(|profile| profile.rate).max();
+    let ask = u128::from(gpu.whole.or(dearest).map_or(0, |rate| rate.0));
+    let shadow = (destroyed * ask).checked_div(all).unwrap_or(0);
+    u64::try_from(shadow * u128::from(permille) / 1_000).unwrap_or(u64::MAX)
+}
+
 /// GPU work and memory that a slot takes: work is the model's times the permille of its compute.
 pub(crate) fn takes(gpu: &GpuSpec, slot: &Slot) -> (u128, u128) {
     let (permille, bytes) = match slot {

@@ -370,6 +370,17 @@ impl Fleet {
         Ok((class, rate))
     }
 
+    /// What the pool charges at a place beside the ask: so many permille of the shadow price.
+    pub(crate) fn surcharge(&self, place: &Place<'_>, permille: u16) -> u64 {
+        let machine = self.machines.get(&place.node).filter(|_| permille > 0);
+        let gpus = machine.and_then(|machine| machine.spec.as_ref()).into_iter().flat_map(|spec| &spec.gpus);
+        let taken = machine.into_iter().flat_map(|machine| &machine.taken);
+        let here = taken.filter(|taken| taken.gpus.contains(&place.gpu));
+        let others: Vec<&Slot> = here.map(|taken| &taken.slot).collect();
+        let gpu = gpus.into_iter().find(|gpu| gpu.gpu == place.gpu);
+        gpu.map_or(0, |gpu| fit::surcharge(gpu, &others, place.slot, permille))
+    }
+
     /// For how many guests like this one there is room, and on which nodes, when the runs of `gone` are gone; counted
     /// until there is room for `most` on `spread` nodes. Equal guests stand in each other's way no more than they must,
     /// so the first place that is free is as good as any.

@@ -22,7 +22,7 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 15] = [
+const ORDER: [Constraint; 16] = [
     Constraint::Room,
     Constraint::Slice,
     Constraint::Gpus,
@@ -46,7 +46,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 20 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 21 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own

@@ -8,9 +8,8 @@ use selion_api::{Slot, TimeMs};
 use crate::bench::Spot;
 use crate::booking;
 use crate::engine::terms::mig::SLICES;
-use crate::engine::terms::{ends, grain, mig};
+use crate::engine::terms::{Weights, ends, grain, mig};
 use crate::engine::view::{Shape, Want};
-use crate::scoring::WEIGHTS;
 use crate::state::{Node, State};
 
 /// The last known end on each memory slice of a GPU, in ms.
@@ -63,16 +62,23 @@ impl Busy {
     }
 
     /// The charge for a way that ends at `end`, in the unit of its key.
-    pub(crate) fn charge(&self, (now, end): (TimeMs, TimeMs), shape: Shape, spot: Spot, mean_life_ms: u64) -> i32 {
+    pub(crate) fn charge(
+        &self,
+        weights: &Weights,
+        (now, end): (TimeMs, TimeMs),
+        shape: Shape,
+        spot: Spot,
+        mean_life_ms: u64,
+    ) -> i32 {
         if let Shape::Mig { .. } = shape {
             let gpu = self.gpus.get(usize::from(spot.gpu_rank)).copied().unwrap_or_default();
             let slices = gpu.map(|end| end.max(now.0));
             let run = (1_u32 << (spot.slices & 15)).wrapping_sub(1) << (spot.start & 7);
             let taken = u8::try_from(run & u32::from(u8::MAX)).unwrap_or(0);
-            return grain::round(mig::end_charge(&WEIGHTS, taken, &slices, end.0, mean_life_ms), 1);
+            return grain::round(mig::end_charge(weights, taken, &slices, end.0, mean_life_ms), 1);
         }
         let want = Want { shape, cpu: 0, ram: 0, models: u64::MAX };
         let ends = (end.0, self.last.max(now.0));
-        grain::round(ends::charge(&WEIGHTS, &want, ends, mean_life_ms), WEIGHTS.bucket)
+        grain::round(ends::charge(weights, &want, ends, mean_life_ms), weights.bucket)
     }
 }

@@ -75,8 +75,10 @@ pub struct Place {
     pub slot: Slot,
     /// How it is kept apart.
     pub class: IsolationClass,
-    /// The ask, of all of them together.
+    /// What it costs, all of them together: the asks and the surcharges.
     pub rate: Rate,
+    /// What of it the pool charges for fragmentation; its owner gets it too.
+    pub surcharge: Rate,
     /// What it does to what others could still be given there, over all of them.
     pub effect: Fragmentation,
     /// How many of the request's datasets are known to be on the node.
@@ -94,7 +96,7 @@ pub struct Fragmentation {
     pub of: u32,
     /// `floor(destroys * ask / of)`, `ask` being that of the whole GPU, or where it is not offered whole that of its
     /// dearest profile; 0 where `of` is 0. Those who fill an idle GPU until nothing fits any more bear its ask between
-    /// them, each by what it destroys. It is shown and not charged.
+    /// them, each by what it destroys. The pool charges a part of it: [`Policy::shadow_permille`](crate::Policy).
     pub shadow: Rate,
 }
 
@@ -139,6 +141,7 @@ fn starting(world: &State, id: LeaseId, lease: &Lease) -> DryRun {
         slot: member.slot.clone(),
         class: member.class,
         rate: member.rate,
+        surcharge: ask_of(world, lease, rank, member).map_or(Rate::ZERO, |ask| member.rate.saturating_sub(ask)),
         effect: fragmentation(world, id, lease, rank, member).unwrap_or_default(),
         staged: lease.staged(member),
     });
@@ -194,13 +197,27 @@ fn fragmentation(world: &State, id: LeaseId, lease: &Lease, rank: u16, member: &
     Some(sum)
 }
 
+/// What the owner asks for the slots of a member.
+fn ask_of(world: &State, lease: &Lease, rank: u16, member: &Member) -> Option<Rate> {
+    let spec = world.nodes.get(&member.node)?.spec.as_ref()?;
+    let want = &lease.request.members.get(usize::from(rank))?.slice;
+    let gpus = spec.gpus.iter().filter(|gpu| member.gpus.contains(&gpu.gpu));
+    gpus.map(|gpu| Some(geometry::fits(gpu, &Use::Idle, want).ok()?.first()?.rate))
+        .try_fold(Rate::ZERO, |sum, ask| Some(sum.saturating_add(ask?)))
+}
+
 /// What `slot`, a way to place `want`, does to a GPU that is `used` so far; `None` if it is no such way.
 #[must_use]
 pub fn effect(gpu: &GpuSpec, used: &Use<'_>, want: &SliceWant, slot: &Slot) -> Option<Fragmentation> {
     let way = geometry::fits(gpu, used, want).ok()?.into_iter().find(|way| way.slot == *slot)?;
-    let of = geometry::all_placements(gpu);
+    Some(Fragmentation { destroys: way.frag, of: geometry::all_placements(gpu), shadow: shadow_of(gpu, way.frag) })
+}
+
+/// The shadow price of so many memory slices' worth of placements.
+pub(crate) fn shadow_of(gpu: &GpuSpec, destroys: u32) -> Rate {
     let dearest = gpu.mig.iter().flat_map(|table| &table.profiles).map(|profile| profile.rate).max();
     let ask = gpu.whole.or(dearest).unwrap_or(Rate::ZERO);
-    let exact = (u128::from(way.frag) * u128::from(ask.0)).checked_div(of.into()).unwrap_or(0);
-    Some(Fragmentation { destroys: way.frag, of, shadow: Rate(u64::try_from(exact).unwrap_or(u64::MAX)) })
+    let all = geometry::all_placements(gpu);
+    let exact = (u128::from(destroys) * u128::from(ask.0)).checked_div(all.into()).unwrap_or(0);
+    Rate(u64::try_from(exact).unwrap_or(u64::MAX))
 }

@@ -8,6 +8,7 @@ use core::fmt;
 
 use selion_api::{Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, TimeMs};
 
+use crate::baseline::Draw;
 use crate::busy::Busy;
 use crate::engine::index::Index;
 use crate::engine::terms::fill::Fill;
@@ -61,11 +62,11 @@ struct Nodes {
     best: Vec<NodeId>,
     /// True if these are all.
     all: bool,
-    /// For which end it was looked, and by which mean life: the charge depends on them.
+    /// For which end it was looked, by which mean life and which draw: the charge depends on them.
     times: Times,
 }
 
-type Times = ((TimeMs, TimeMs), u64);
+type Times = ((TimeMs, TimeMs), u64, Option<Draw>);
 
 /// What the index says of a want.
 pub(crate) struct Found<'a> {
@@ -256,7 +257,8 @@ impl Finder {
 }
 
 fn times(state: &State, request: &LeaseRequest) -> Times {
-    ((state.now, money::latest_end(state, request, state.now)), state.learned.pace.mean_life_ms())
+    let end = money::latest_end(state, request, state.now);
+    ((state.now, end), state.learned.pace.mean_life_ms(), Draw::of(state, request))
 }
 
 fn bytes(request: &LeaseRequest, want: &MemberWant) -> Vec<u8> {

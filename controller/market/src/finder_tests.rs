@@ -9,6 +9,7 @@ use selion_api::slice::{GpuSpec, IsolationClass, MigProfile, MigTable, NodeSpec,
 use selion_api::{Account, Address, Amount, GpuId, Hash32, Rate, Reason, SliceWant, Slot};
 
 use super::*;
+use crate::engine::Weighting;
 use crate::engine::terms::Group;
 use crate::engine::view::Shape;
 use crate::place::Placed;
@@ -121,10 +122,14 @@ enum Op {
     Longer(usize, u64),
     /// The request of that number came so often.
     Learn(usize, usize),
-    /// Time passes.
+    /// An entry is made, and mostly time passes.
     Pass(u64),
     /// These datasets are on the node, or (none) it has lost all of them.
     Stage(u8, Vec<u8>),
+    /// The operator sets the weighting of that number.
+    Weigh(usize),
+    /// So much of the shadow price is charged.
+    Charge(u16),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -135,8 +140,10 @@ fn op() -> impl Strategy<Value = Op> {
         5 => (0_usize..50).prop_map(Op::Free),
         2 => (0_usize..50, 1_u64..3_000_000).prop_map(|(at, ms)| Op::Longer(at, ms)),
         1 => (0_usize..21, 1_usize..40).prop_map(|(at, times)| Op::Learn(at, times)),
-        2 => prop_oneof![5 => 1_u64..2_000_000, 1 => Just(selion_api::lease::STAGED_MS / 2)].prop_map(Op::Pass),
+        2 => prop_oneof![5 => 1_u64..2_000_000, 1 => Just(selion_api::lease::STAGED_MS / 2 + 1)].prop_map(Op::Pass),
         4 => (1_u8..40, prop::collection::vec(0_u8..4, 0..3)).prop_map(|(id, tags)| Op::Stage(id, tags)),
+        1 => (0_usize..5).prop_map(Op::Weigh),
+        1 => (0_u16..1001).prop_map(Op::Charge),
     ]
 }
 
@@ -315,10 +322,21 @@ proptest! {
                         state.learn(&requests[at], places.as_deref().unwrap_or(&[]));
                     }
                 }
-                Op::Pass(ms) => state.now = state.now.plus(ms),
                 Op::Stage(id, tags) if tags.is_empty() => state.unstage(NodeId([id; 20])),
                 Op::Stage(id, tags) => {
                     state.stage(NodeId([id; 20]), &tags_of(&tags));
+                }
+                Op::Pass(ms) => {
+                    state.now = state.now.plus(ms * (ms % 2));
+                    state.next_seq += 1;
+                }
+                Op::Charge(permille) => {
+                    state.policy.shadow_permille = permille;
+                    state.finder.forget();
+                }
+                Op::Weigh(at) => {
+                    state.policy.weighting = Weighting::ALL[at];
+                    state.reweigh();
                 }
                 Op::Free(_) | Op::Longer(..) => {}
             }

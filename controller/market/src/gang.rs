@@ -80,7 +80,9 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
     let mut proved = true;
     for nodes in domain::all(world) {
         world.among = Some(nodes);
-        let most = best.as_ref().map_or(u128::MAX, |([rates, ..], _)| *rates);
+        // Where fragmentation is charged, a member may cost less beside others than alone.
+        let known = best.as_ref().filter(|_| world.state.policy.shadow_permille == 0);
+        let most = known.map_or(u128::MAX, |([rates, ..], _)| *rates);
         match inside(world, most) {
             Ok(None) => {}
             Ok(Some(placed)) => {
@@ -180,8 +182,11 @@ fn inside(world: &mut World<'_>, most: u128) -> Result<Option<Vec<Placed>>, Fail
     let mut placed = core::mem::take(&mut world.placed);
     placed.sort_by_key(|placed| placed.rank);
     match told {
-        Told::Placed => Ok(Some(placed)),
-        Told::Nothing => Err(Failure::short(2, miss, !world.any_slice && takes_any_gpu(request))),
+        Told::Placed => world.rated(placed).map(Some).map_err(Failure::too_dear),
+        Told::Nothing => {
+            let all = !world.any_slice && !world.is_capped() && takes_any_gpu(request);
+            Err(Failure::short(2, miss, all))
+        }
         Told::NotFound => Err(Failure::short(2, miss, false)),
     }
 }
@@ -214,6 +219,13 @@ impl Failure {
         let gap = miss.as_ref().map_or(u64::MAX, |miss| miss.nearest.need.saturating_sub(miss.nearest.have));
         let near = (0, miss.as_ref().map(|miss| miss.stage), Reverse(gap));
         Self { none: NoPlace { reason, nearest: miss.map(|miss| miss.nearest), proved: true }, near }
+    }
+
+    /// All have places, and one of them costs more there than it may.
+    fn too_dear(miss: Miss) -> Self {
+        let near = (2, Some(miss.stage), Reverse(miss.nearest.need.saturating_sub(miss.nearest.have)));
+        let none = NoPlace { nearest: Some(miss.nearest), ..NoPlace::plain(Reason::PriceAboveMax) };
+        Self { none, near }
     }
 
     /// Each member fits by itself, and not all of them.

@@ -227,6 +227,16 @@ pub fn fits(spec: &GpuSpec, used: &Use<'_>, want: &SliceWant) -> Result<Vec<Fit>
     }
 }
 
+/// Memory slices' worth of MIG placements that become impossible by a slot beside what is there.
+#[must_use]
+pub fn destroys(spec: &GpuSpec, used: &Use<'_>, slot: &Slot) -> u32 {
+    let Slot::Mig { profile, start, .. } = slot else {
+        return frag_of_other_mode(spec, used);
+    };
+    let known = spec.mig.as_ref().and_then(|table| Some((table, profile_of(table, profile)?, used.mig()?)));
+    known.map_or(0, |(table, profile, used)| mig_fit(table, &used, profile, *start).frag)
+}
+
 fn mig_fit(table: &MigTable, used: &MigUse<'_>, profile: &MigProfile, start: u8) -> Fit {
     let mut after = used.clone();
     after.mask |= bits(start, profile.size);

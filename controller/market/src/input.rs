@@ -8,6 +8,7 @@ use selion_api::chain::Block;
 use selion_api::{Account, Address, GpuId, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
 
 use crate::accounts::{Group, Seat};
+use crate::engine::Weighting;
 
 /// Version of the rules that this crate carries.
 pub const RULES: u16 = 1;
@@ -48,6 +49,11 @@ pub struct Policy {
     /// What an account held in the past counts beside what it holds, as a mean of which half has faded after this
     /// long, in milliseconds; 0: the past does not count.
     pub half_life_ms: u64,
+    /// How places are scored; the ask comes before it.
+    pub weighting: Weighting,
+    /// The part of a slice's shadow price that its rate has beside the ask, in permille; 0: nothing is charged for
+    /// fragmentation. See [`Fragmentation`](crate::dry_run::Fragmentation).
+    pub shadow_permille: u16,
 }
 
 impl Default for Policy {
@@ -63,6 +69,8 @@ impl Default for Policy {
             groups: Vec::new(),
             accounts: Vec::new(),
             half_life_ms: 0,
+            weighting: Weighting::Market,
+            shadow_permille: 0,
         }
     }
 }

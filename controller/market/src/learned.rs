@@ -1,6 +1,7 @@
 //! What the pool has learned of what is asked of it: the one part of the score that hangs on the past, so it is part of
 //! the State. Whatever else scores go by is worked out from it and from the nodes: see [`crate::scoring`].
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,12 +10,14 @@ use selion_api::lease::Within;
 use selion_api::slice::{GpuSpec, NodeSpec, WHOLE_PERMILLE};
 use selion_api::{LeaseRequest, MemberWant, SliceWant};
 
+use crate::engine::terms::draws::SEQUENCES;
 use crate::engine::terms::epochs::Epochs;
 use crate::engine::terms::pace::Pace;
 use crate::engine::terms::prices::Prices;
+use crate::engine::terms::stock::Stock;
 use crate::engine::terms::sums::Sums;
-use crate::engine::terms::{Horizon, Mix, Tick, Weights};
-use crate::engine::view::{Shape, WHOLE, Want};
+use crate::engine::terms::{Capacity, Horizon, Mix, Tick};
+use crate::engine::view::{Shape, View, WHOLE, Want};
 use crate::geometry::Use;
 use crate::place::Placed;
 use crate::scoring::{Scoring, left_of};
@@ -172,12 +175,56 @@ impl State {
             self.finder.forget();
         }
         if due.prices {
-            let mut weights = Weights::MARKET;
-            if let Some(arrivals) = self.learned.pace.horizon() {
-                weights.horizon = Horizon::Arrivals(arrivals);
+            self.reprice();
+        }
+    }
+
+    /// Works out what slots and models cost now.
+    pub(crate) fn reprice(&mut self) {
+        let mut weights = self.policy.weighting.weights();
+        if let (Horizon::Arrivals(ahead), Some(arrivals)) = (&mut weights.horizon, self.learned.pace.horizon()) {
+            *ahead = arrivals;
+        }
+        let mut sums = self.sums();
+        if weights.capacity == Capacity::Fillable {
+            self.fillable(&mut sums);
+        }
+        self.learned.prices = Prices::of(&weights, &with_prior(&self.learned.mix), &sums);
+        self.finder.reprice();
+    }
+
+    /// What of each model can still be filled, as the tables expect it.
+    fn fillable(&self, sums: &mut Sums) {
+        let Some(tables) = self.scoring.tables() else {
+            return;
+        };
+        let mut fill = tables.fill.sharing(512);
+        for node in self.nodes.values().filter(|node| node.blocked.is_none()) {
+            let Some(spec) = &node.spec else {
+                continue;
+            };
+            let mut lefts: BTreeMap<u8, Vec<u16>> = BTreeMap::new();
+            for gpu in &spec.gpus {
+                let mut used = Use::Idle;
+                node.held
+                    .values()
+                    .filter(|held| held.gpus.contains(&gpu.gpu))
+                    .for_each(|held| used.take(gpu, &held.slot));
+                lefts.entry(self.learned.model(&gpu.model)).or_default().push(left_of(gpu, &used));
             }
-            self.learned.prices = Prices::of(&weights, &with_prior(&self.learned.mix), &self.sums());
-            self.finder.reprice();
+            let [mut cpu, mut ram, ..] = spec.beside();
+            for held in node.held.values() {
+                let [taken_cpu, taken_ram, ..] = held.beside;
+                (cpu, ram) = (cpu.saturating_sub(taken_cpu), ram.saturating_sub(taken_ram));
+            }
+            let (cpu, ram) = (u32::try_from(cpu).unwrap_or(u32::MAX), mib(ram));
+            for (model, left) in &lefts {
+                let stock = Stock::of(&View { model: *model, cpu, ram, left });
+                let all = stock.total().saturating_mul(SEQUENCES as u32);
+                if let Some(sum) = sums.fillable.get_mut(usize::from(*model)) {
+                    *sum = sum.saturating_add(all.saturating_sub(fill.lost(&stock)).into());
+                }
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod accounts;
+mod baseline;
 mod bench;
 mod blocking;
 pub mod booking;
@@ -44,6 +45,7 @@ pub mod shares;
 pub mod staged;
 pub mod state;
 mod step;
+mod surcharge;
 mod survey;
 pub mod tally;
 mod ways;

@@ -8,11 +8,12 @@ use core::cmp::Reverse;
 use selion_api::slice::{GpuSpec, NodeSpec};
 use selion_api::{GpuId, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
-use crate::bench::{self, Bench, Way};
+use crate::bench::{self, Bench, Spot, Way};
 use crate::busy::Busy;
+use crate::engine::view::Shape;
 use crate::geometry::{self, Fit};
 use crate::money;
-use crate::place::{Admitted, Machine, Miss, Placed, Room, Scan, Score, Stage, World, any_or, miss};
+use crate::place::{Admitted, Machine, Miss, Piece, Placed, Room, Scan, Score, Stage, World, any_or, miss};
 use crate::state::Node;
 
 /// What a GPU says, or a node without any: every way to place the member on it, or what it misses. For several GPUs, what
@@ -92,7 +93,7 @@ impl World<'_> {
         let away = node.lacks(&self.request.datasets, self.state.now);
         for (gpu, mut verdict) in self.ways(id, node, rank, want) {
             for placed in verdict.iter_mut().flatten() {
-                placed.score.worth = Reverse(self.worth(&placed.way, busy.as_ref()));
+                placed.score.worth = Reverse(self.worth(id, &placed.way, busy.as_ref()));
                 placed.score.spare = placed.way.spare;
                 placed.score.away = away;
             }
@@ -110,18 +111,22 @@ impl World<'_> {
         let mut busy = Busy::of(self.state, node);
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             if let Some(spec) = &node.spec {
-                for (gpu, _) in &placed.gpus {
-                    busy.take(spec, *gpu, &placed.slot, self.times().1);
+                for piece in &placed.gpus {
+                    busy.take(spec, piece.gpu, &placed.slot, self.times().1);
                 }
             }
         }
         busy
     }
 
-    fn worth(&self, way: &Way, busy: Option<&Busy>) -> i32 {
-        let learned = &self.state.learned;
-        let charge = busy.map_or(0, |busy| bench::charge(learned, busy, self.times(), way.shape, way.spot));
-        way.key.saturating_sub(bench::price(learned, way.shape, way.group)).saturating_sub(charge)
+    fn worth(&self, node: NodeId, way: &Way, busy: Option<&Busy>) -> i32 {
+        let charge = busy.map_or(0, |busy| self.charge(node, busy, way.shape, way.spot));
+        way.key.saturating_sub(bench::price(self.state, way.shape, way.group)).saturating_sub(charge)
+    }
+
+    /// What a way costs now, whatever its group: for the end of the request, or by chance.
+    pub(crate) fn charge(&self, node: NodeId, busy: &Busy, shape: Shape, spot: Spot) -> i32 {
+        self.draw.map_or_else(|| bench::charge(self.state, busy, self.times(), shape, spot), |draw| draw.of_node(node))
     }
 
     /// Judges every GPU of a node that has the model asked for; scores are still to be made of the ways.
@@ -139,10 +144,11 @@ impl World<'_> {
         let of_several = if want.gpus > 1 { self.groups(spec, want) } else { Vec::new() };
         for gpus in of_several {
             let several = self.several((node, spec), &machine, want, gpus);
-            let verdict = several.map(|(gpus, admitted)| {
+            let verdict = several.and_then(|(gpus, admitted)| {
                 let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
                 let fit = Fit { slot: Slot::Whole, rate: admitted.ask, frag: 0, left: 0 };
-                self.placed_on(bench, (id, rank), &gpus, &admitted, fit).into_iter().collect::<Vec<_>>()
+                let placed = self.placed_on(bench, (id, rank), &gpus, &admitted, fit);
+                self.surcharged(&machine, spec, placed.into_iter().collect())
             });
             let first = verdict.iter().flatten().find_map(Placed::gpu);
             verdicts.push((first, verdict));
@@ -155,13 +161,13 @@ impl World<'_> {
                     verdict = verdict.or_else(|_| judge(&MemberWant { slice, ..want.clone() }));
                 }
             }
-            let verdict = verdict.map(|(admitted, ways)| {
+            let verdict = verdict.and_then(|(admitted, ways)| {
                 let bench = bench.get_or_insert_with(|| self.bench(spec, &machine, want));
                 let placed = |fit: Fit| {
                     let gpus = [(gpu_rank, gpu.gpu, fit.rate)];
                     self.placed_on(bench, (id, rank), &gpus, &admitted, fit)
                 };
-                ways.into_iter().filter_map(placed).collect()
+                self.surcharged(&machine, spec, ways.into_iter().filter_map(placed).collect())
             });
             verdicts.push((Some(gpu.gpu), verdict));
         }
@@ -176,6 +182,8 @@ impl World<'_> {
         Bench {
             scoring: &self.scoring,
             learned: &self.state.learned,
+            weighting: self.state.policy.weighting,
+            draw: self.draw,
             desk: &self.desk,
             spec,
             uses: spec.gpus.iter().map(|gpu| machine.use_of(gpu)).collect(),
@@ -199,7 +207,8 @@ impl World<'_> {
             Slot::Whole | Slot::Share { .. } => 0,
         };
         let gpu_rank = gpus.first().map(|(gpu_rank, ..)| *gpu_rank)?;
-        let gpus = gpus.iter().map(|(_, gpu, ask)| (*gpu, *ask)).collect();
+        let piece = |(_, gpu, ask): &Pick| Piece { gpu: *gpu, ask: *ask, surcharge: Rate::ZERO };
+        let gpus = gpus.iter().map(piece).collect();
         let score = Score { rate: fit.rate, away: 0, spare: false, worth: Reverse(0), node, gpu_rank, start };
         Some(Placed { rank, node, provider, gpus, slot: fit.slot, class, rate: fit.rate, port, score, way })
     }

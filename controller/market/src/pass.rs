@@ -135,6 +135,7 @@ impl Step<'_> {
                     round.placements += members;
                     round.told.remove(&id);
                     self.rerank(id, &mut round);
+                    self.try_capped_again(&mut round);
                 }
                 Err(denied) => self.denied(id, denied, &mut round),
             }
@@ -226,6 +227,21 @@ impl Step<'_> {
             if is_kept(told) {
                 round.queue.insert(Rank::of(self.state, &round.shares, *id, lease));
             }
+        }
+    }
+
+    /// Somebody was granted a slot. Where fragmentation is charged, what stands beside it now may cost less: who has a
+    /// highest rate is tried again.
+    fn try_capped_again(&mut self, round: &mut Round) {
+        if self.state.policy.shadow_permille == 0 {
+            return;
+        }
+        round.hopeless.clear();
+        round.kept.clear();
+        round.survey = Survey::default();
+        let waiting = self.state.waiting.iter().filter_map(|id| Some((*id, self.state.leases.get(id)?)));
+        for (id, lease) in waiting.filter(|(_, lease)| lease.request.max_rate.is_some()) {
+            round.queue.insert(Rank::of(self.state, &round.shares, id, lease));
         }
     }
 
@@ -419,7 +435,7 @@ impl Step<'_> {
             round.shares.take(renter, &taken);
             self.touched.nodes.insert(place.node);
             self.touched.desired.insert(place.node);
-            for (gpu, rate) in &place.gpus {
+            for piece in &place.gpus {
                 self.emit(Effect::Granted(Grant {
                     lease: id,
                     attempt,
@@ -427,10 +443,10 @@ impl Step<'_> {
                     renter,
                     provider: place.provider,
                     node: place.node,
-                    gpu: *gpu,
+                    gpu: piece.gpu,
                     slot: place.slot.clone(),
                     class: place.class,
-                    rate: *rate,
+                    rate: piece.rate(),
                 }));
             }
         }

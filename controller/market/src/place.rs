@@ -12,6 +12,7 @@ use selion_api::lease::{Beside, NearestMiss};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
+use crate::baseline::Draw;
 use crate::bench::Way;
 use crate::booking;
 use crate::engine::terms::fill::Fill;
@@ -52,6 +53,8 @@ pub(crate) struct World<'a> {
     pub among: Option<Vec<NodeId>>,
     pub placed: Vec<Placed>,
     pub scoring: Cow<'a, Scoring>,
+    /// What chance says, where places are drawn.
+    pub draw: Option<Draw>,
     /// Values that were worked out for scores.
     pub desk: RefCell<Option<Fill>>,
 }
@@ -59,7 +62,7 @@ pub(crate) struct World<'a> {
 /// Lowest wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Score {
-    pub rate: Rate,          // the renter pays the ask
+    pub rate: Rate,          // the renter pays it
     pub away: u16,           // and waits for datasets that are not there yet
     pub spare: bool,         // of each kind of way on a node the best is enough
     pub worth: Reverse<i32>, // the objective, in buckets; of a MIG instance in thousandths of a slice
@@ -76,18 +79,33 @@ impl Score {
     }
 }
 
+/// One GPU of a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub gpu: GpuId,
+    pub ask: Rate,
+    /// What the pool charges for fragmentation there.
+    pub surcharge: Rate,
+}
+
+impl Piece {
+    pub(crate) fn rate(&self) -> Rate {
+        self.ask.saturating_add(self.surcharge)
+    }
+}
+
 /// A member's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub rank: u16,
     pub node: NodeId,
     pub provider: Account,
-    /// Its GPUs with the ask of each, in the order of the node's spec.
-    pub gpus: Vec<(GpuId, Rate)>,
+    /// Its GPUs, in the order of the node's spec.
+    pub gpus: Vec<Piece>,
     /// On each of them.
     pub slot: Slot,
     pub class: IsolationClass,
-    /// The ask, of all of them together.
+    /// All asks and surcharges together.
     pub rate: Rate,
     pub port: u16,
     pub score: Score,
@@ -97,11 +115,11 @@ pub(crate) struct Placed {
 impl Placed {
     /// The first of its GPUs.
     pub(crate) fn gpu(&self) -> Option<GpuId> {
-        self.gpus.first().map(|(gpu, _)| *gpu)
+        self.gpus.first().map(|piece| piece.gpu)
     }
 
     pub(crate) fn gpu_ids(&self) -> Vec<GpuId> {
-        self.gpus.iter().map(|(gpu, _)| *gpu).collect()
+        self.gpus.iter().map(|piece| piece.gpu).collect()
     }
 }
 
@@ -162,6 +180,8 @@ pub(crate) struct Machine<'a> {
     pub beside: Beside,
     ports: BTreeSet<u16>,
     slots: Vec<(GpuId, &'a Slot)>,
+    /// Slots that are only kept for a booking.
+    kept: Vec<(GpuId, &'a Slot)>,
     /// The lease's own earlier run still holds this rank here.
     barred: bool,
 }
@@ -177,6 +197,15 @@ pub(crate) struct Admitted {
 
 impl<'a> Machine<'a> {
     pub fn use_of(&self, gpu: &GpuSpec) -> Use<'a> {
+        let mut used = self.standing(gpu);
+        for (_, slot) in self.kept.iter().filter(|(taken, _)| *taken == gpu.gpu) {
+            used.take(gpu, slot);
+        }
+        used
+    }
+
+    /// What is taken on a GPU beside what is only kept.
+    pub fn standing(&self, gpu: &GpuSpec) -> Use<'a> {
         let mut used = Use::Idle;
         for (_, slot) in self.slots.iter().filter(|(taken, _)| *taken == gpu.gpu) {
             used.take(gpu, slot);
@@ -216,6 +245,7 @@ impl<'a> World<'a> {
             among: None,
             placed: Vec::new(),
             scoring,
+            draw: Draw::of(state, request),
             desk: RefCell::new(None),
         }
     }
@@ -233,20 +263,22 @@ impl<'a> World<'a> {
     }
 
     pub(crate) fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
-        let mut machine =
-            Machine { beside: Beside::default(), ports: BTreeSet::new(), slots: Vec::new(), barred: false };
+        let (slots, kept) = (Vec::new(), Vec::new());
+        let mut machine = Machine { beside: Beside::default(), ports: BTreeSet::new(), slots, kept, barred: false };
         let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
         for ((lease, member), held) in held {
             machine.stand(held.beside, held.port, held.gpus.iter().copied(), &held.slot);
             machine.barred |= self.lease == Some(*lease) && *member == rank;
         }
         for (_, held) in self.also.iter().filter(|(node, _)| *node == id) {
-            machine.stand(held.beside, held.port, held.gpus.iter().copied(), &held.slot);
+            machine.take(held.beside);
+            machine.ports.insert(held.port);
+            machine.kept.extend(held.gpus.iter().map(|gpu| (*gpu, &held.slot)));
         }
         for placed in self.placed.iter().filter(|placed| placed.node == id) {
             let want = self.request.members.get(usize::from(placed.rank));
             let beside = want.map_or(Beside::default(), MemberWant::beside);
-            machine.stand(beside, placed.port, placed.gpus.iter().map(|(gpu, _)| *gpu), &placed.slot);
+            machine.stand(beside, placed.port, placed.gpus.iter().map(|piece| piece.gpu), &placed.slot);
         }
         machine
     }

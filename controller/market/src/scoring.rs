@@ -7,6 +7,8 @@ use core::fmt;
 
 use selion_api::slice::{GpuSpec, MigTable, NodeSpec};
 
+use crate::baseline::Published;
+use crate::engine::Weighting;
 use crate::engine::terms::draws;
 use crate::engine::terms::fill::Fill;
 use crate::engine::terms::frag::Frag;
@@ -20,9 +22,6 @@ use crate::geometry::Use;
 use crate::learned::{Learned, with_prior};
 use crate::state::State;
 
-/// The weighting of the pool.
-pub(crate) const WEIGHTS: Weights = Weights::MARKET;
-
 /// Tables of one epoch. Equal to any other, and shared by copies.
 #[derive(Clone, Default)]
 pub struct Scoring {
@@ -34,6 +33,8 @@ pub struct Scoring {
 pub(crate) struct Tables {
     pub frag: Frag,
     pub fill: Fill,
+    /// Of the weighting `fgd` alone.
+    pub published: Option<Published>,
 }
 
 /// One geometry of MIG under the mix.
@@ -49,9 +50,12 @@ impl Scoring {
     /// Works out all tables.
     pub(crate) fn of(state: &State) -> Self {
         let mix = with_prior(&state.learned.epoch);
-        let mut fill = Fill::new(WEIGHTS.fill > 0, 0);
+        let weighting = state.policy.weighting;
+        let mut fill = Fill::new(weighting.weights().fill > 0, 0);
         fill.learn(&mix, draws::ALL); // every want has a GPU
-        let mut scoring = Self { tables: Some(Arc::new(Tables { frag: Frag::of(&mix), fill })), migs: Vec::new() };
+        let published = (weighting == Weighting::Fgd).then(|| Published::of(&mix));
+        let tables = Tables { frag: Frag::of(&mix), fill, published };
+        let mut scoring = Self { tables: Some(Arc::new(tables)), migs: Vec::new() };
         let open = state.nodes.values().filter(|node| node.blocked.is_none());
         for spec in open.filter_map(|node| node.spec.as_ref()) {
             scoring.meet(spec, &state.learned);
@@ -115,9 +119,9 @@ impl Mig {
     }
 
     /// What a GPU gains by an instance beside `mask`, in grains of a slice; `None` if its masks are too wide.
-    pub fn worth(&self, before: u32, after: u32) -> Option<i64> {
+    pub fn worth(&self, weights: &Weights, before: u32, after: u32) -> Option<i64> {
         let (before, after) = (u8::try_from(before).ok()?, u8::try_from(after).ok()?);
-        Some(self.table.as_ref()?.worth(&WEIGHTS, before, after))
+        Some(self.table.as_ref()?.worth(weights, before, after))
     }
 }
 
@@ -155,6 +159,13 @@ impl State {
         if self.scoring.tables.is_none() {
             self.scoring = Scoring::of(self);
         }
+    }
+
+    /// The weighting is another one: every score and price is void.
+    pub(crate) fn reweigh(&mut self) {
+        self.scoring = Scoring::of(self);
+        self.finder.forget();
+        self.reprice();
     }
 
     /// A node takes leases.

@@ -148,7 +148,13 @@ impl Step<'_> {
             self.state.delegate = delegate;
         }
         self.state.tally.set_half_life(self.at, self.state.policy.half_life_ms, policy.half_life_ms);
-        self.state.policy = policy.clone();
+        let before = core::mem::replace(&mut self.state.policy, policy.clone());
+        if before.weighting != policy.weighting {
+            self.state.reweigh();
+        }
+        if before.shadow_permille != policy.shadow_permille {
+            self.state.finder.forget();
+        }
         let pending: Vec<(LeaseId, u64)> = self
             .state
             .deadlines

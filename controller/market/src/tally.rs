@@ -125,7 +125,7 @@ impl State {
         for place in places {
             let want = request.members.get(usize::from(place.rank));
             if let (Some(node), Some(want)) = (self.nodes.get(&place.node), want) {
-                add(&mut sum, &piece(node, place.gpus.iter().map(|(gpu, _)| *gpu), &place.slot, want.beside()));
+                add(&mut sum, &piece(node, place.gpus.iter().map(|one| one.gpu), &place.slot, want.beside()));
             }
         }
         sum

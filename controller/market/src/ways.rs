@@ -95,10 +95,11 @@ impl Looking<'_> {
         let (Some(busy), Some(kind)) = (busy.get_mut(at), self.book.kinds.get(usize::from(entry.group))) else {
             return 0;
         };
-        let node = || self.ids.get(at).and_then(|id| state.nodes.get(id));
-        let busy = busy.get_or_insert_with(|| node().map(|node| Busy::of(state, node)).unwrap_or_default());
-        let spot = bench::Spot::noted(entry.note);
-        bench::charge(&state.learned, busy, self.world.times(), kind.shape, spot)
+        let Some((id, node)) = self.ids.get(at).and_then(|id| Some((*id, state.nodes.get(id)?))) else {
+            return 0;
+        };
+        let busy = busy.get_or_insert_with(|| Busy::of(state, node));
+        self.world.charge(id, busy, kind.shape, bench::Spot::noted(entry.note))
     }
 }
 
@@ -123,6 +124,6 @@ impl Judge for Looking<'_> {
         let (Some(offset), Some(kind)) = (self.book.offsets.get(at), self.book.kinds.get(at)) else {
             return i32::MAX;
         };
-        offset.saturating_add(bench::price(&self.world.state.learned, kind.shape, kind.group))
+        offset.saturating_add(bench::price(self.world.state, kind.shape, kind.group))
     }
 }

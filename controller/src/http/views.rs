@@ -6,7 +6,7 @@ use selion_api::lease::{LeaseState, Refusal};
 use selion_api::rest::{
     Candidate, FragmentationView, GroupView, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView, StagedView,
 };
-use selion_api::{Account, LeaseId, Reason};
+use selion_api::{Account, LeaseId, Rate, Reason};
 use selion_market::dry_run::{Place, Price};
 use selion_market::{DryRun, State};
 
@@ -107,11 +107,12 @@ fn place(place: Place, datasets: usize) -> QuotedPlace {
         slot: place.slot,
         class: place.class,
         rate: place.rate,
+        surcharge: place.surcharge,
         fragmentation: FragmentationView {
             destroys: place.effect.destroys,
             of: place.effect.of,
             shadow_rate: place.effect.shadow,
-            charged: false,
+            charged: place.surcharge > Rate::ZERO,
         },
         datasets: StagedView { staged: place.staged, of: u16::try_from(datasets).unwrap_or(u16::MAX) },
     }

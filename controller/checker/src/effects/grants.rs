@@ -90,7 +90,9 @@ impl Entry<'_> {
         let fits =
             book.fleet.admits(&place, &guest, &Look { gone: &BTreeSet::new(), also: &[] }).and_then(|(class, rate)| {
                 equal(Rule::Class, class as u64, grant.class as u64)?;
-                equal(Rule::Rate, rate.0, grant.rate.0)
+                let more = book.fleet.surcharge(&place, book.policy.shadow_permille);
+                equal(Rule::Rate, rate.0.saturating_add(more), grant.rate.0)?;
+                within(Rule::MaxRate, grant.rate.0, lease.request.max_rate.map_or(u64::MAX, |max| max.0))
             });
         let taken = Taken::of((id, grant.attempt, grant.member), grant.renter, machine, &place, want);
         let gpu = spec.and_then(|spec| spec.gpus.iter().find(|gpu| gpu.gpu == grant.gpu));
@@ -127,7 +129,8 @@ impl Entry<'_> {
         let guest = Guest { lease: id, rank: grant.member, request: &lease.request, want };
         let fits = one_node.and_then(|()| book.fleet.admits_more(&place, &guest, run)).and_then(|(class, ask)| {
             equal(Rule::Class, class as u64, grant.class as u64)?;
-            equal(Rule::Rate, ask.0, grant.rate.0)?;
+            let more = book.fleet.surcharge(&place, book.policy.shadow_permille);
+            equal(Rule::Rate, ask.0.saturating_add(more), grant.rate.0)?;
             within(Rule::MaxRate, rate.0, lease.request.max_rate.map_or(u64::MAX, |max| max.0))
         });
         let spec = book.fleet.machines.get(&grant.node).and_then(|machine| machine.spec.as_ref());

@@ -43,7 +43,9 @@ impl Entry<'_> {
             let Some(taker) = self.book.leases.get(by) else {
                 continue;
             };
-            if let [want] = taker.request.members.as_slice() {
+            // Where fragmentation is charged, who stays may make a place too dear.
+            let capped = self.book.policy.shadow_permille > 0 && taker.request.max_rate.is_some();
+            if let ([want], false) = (taker.request.members.as_slice(), capped) {
                 let beside = stops.iter().filter(|(other, whom, _)| other != id && whom == by);
                 let run = |id: &LeaseId| (*id, self.book.leases.get(id).map_or(0, |lease| lease.attempt));
                 let gone: Runs = beside.map(|(other, ..)| run(other)).collect();

@@ -4,9 +4,9 @@ use selion_api::chain::ChainEvent;
 use selion_api::slice::IsolationClass;
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, NodeSpec, Rate, Reason, SliceWant, Slot};
 use selion_checker::Rule;
-use selion_market::{Effect, Grant, Input};
+use selion_market::{Effect, Grant, Input, Policy};
 
-use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec};
+use crate::pool::{DELEGATE, GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec};
 use crate::tape::Tape;
 
 /// Two nodes, of which the first has two GPUs; `change` makes the first one what the test needs.
@@ -291,4 +291,35 @@ fn an_honest_log_of_all_modes_is_not_found_fault_with() {
     }
     assert_eq!(Tape::of(&pool).findings(), []);
     assert_eq!(pool.checker.held().count(), 0, "nothing is left");
+}
+
+/// Where the pool charges for fragmentation, a rate is exactly the ask and the surcharge, and both are bounded.
+#[test]
+fn a_surcharge_that_is_none_or_a_unit_too_high_or_above_the_highest_rate_is_seen() {
+    let charged = |slice: SliceWant, max_rate: Option<Rate>| {
+        let mut pool = pool(|_| {});
+        let policy = Policy { shadow_permille: 500, ..Policy::default() };
+        pool.enter(Input::Opened { delegate: DELEGATE, policy });
+        pool.lease(ask(renter(1), &[mig("1g.10gb")]));
+        let id = pool.lease(LeaseRequest { max_rate, ..ask(renter(2), &[slice]) });
+        (pool.get(id).members[0].rate, Tape::of(&pool), id)
+    };
+    for slice in [mig("2g.20gb"), share(300, 1), SliceWant::Whole] {
+        let (rate, tape, _) = charged(slice.clone(), None);
+        assert_eq!(tape.findings(), []);
+        for wrong in [rate.0 + 1, rate.0 - 1] {
+            let (_, mut tape, id) = charged(slice.clone(), None);
+            let (entry, grant) = tape.grant(id, 0);
+            grant.rate = Rate(wrong);
+            tape.caught(Rule::Rate, entry);
+        }
+        let (_, mut tape, id) = charged(slice, Some(rate));
+        let entry = tape.grant(id, 0).0;
+        let request = tape.0.iter_mut().filter_map(|leaf| match &mut leaf.input {
+            Input::Request(asked) => Some(&mut asked.request),
+            _ => None,
+        });
+        request.last().unwrap().max_rate = Some(Rate(rate.0 - 1));
+        tape.caught(Rule::MaxRate, entry);
+    }
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::nodes::{MAX_DEVICES, Node};
 use super::sigmoid::Sigmoid;
-use super::view::{Shape, WHOLE, Want};
+use super::view::{Shape, View, WHOLE, Want};
 
 /// The share of all arrivals, in percent, that the typical types cover.
 const COVER_PERCENT: u128 = 95;
@@ -156,6 +156,19 @@ impl Frag {
                 }
             }
         }
+    }
+
+    /// The gradient of placing `want` on device `device` of a node as it is seen; a device without enough left is none.
+    #[must_use]
+    pub fn gradient(&self, view: &View<'_>, want: &Want, device: usize) -> Option<i64> {
+        let node = Node::seen(view);
+        let mut found = None;
+        self.gradients(&node, view.left, self.hosted(&node, view.left), want, |at, gradient| {
+            if !matches!(want.shape, Shape::Share(_)) || usize::from(at) == device {
+                found = Some(gradient);
+            }
+        });
+        found
     }
 
     /// The published score, 0 to 99, of a gradient.

@@ -232,7 +232,7 @@ impl Fleet {
 }
 
 /// Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
-fn splitmix64(state: u64) -> u64 {
+pub(crate) fn splitmix64(state: u64) -> u64 {
     let mut word = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -108,6 +108,24 @@ pub(super) struct Node {
     near: [u16; NEAR],
 }
 
+impl Node {
+    /// A node as it is seen. What is near is not filled in.
+    pub(super) fn seen(view: &View<'_>) -> Self {
+        let free = view.left.iter().filter(|left| **left == WHOLE).count();
+        Self {
+            model: view.model,
+            table: NO_TABLE,
+            devices: u8::try_from(view.left.len()).unwrap_or(u8::MAX),
+            free: u8::try_from(free).unwrap_or(u8::MAX),
+            cpu: view.cpu,
+            ram: view.ram,
+            total: view.left.iter().fold(0, |sum, left| sum.saturating_add(*left)),
+            most: view.left.iter().copied().max().unwrap_or(0),
+            near: [0; NEAR],
+        }
+    }
+}
+
 /// What a device has left, and its MIG slices, after a change for a request at that MIG start; `None` if it cannot be.
 type Next = fn(&Nodes, (u32, &Node), &Want, u8, usize) -> Option<(u16, u8)>;
 

@@ -7,12 +7,13 @@ use super::fgd::Frag;
 use super::nodes::Nodes;
 use super::sigmoid::Sigmoid;
 use super::terms::epochs::Epochs;
+use super::terms::grain::MILLI;
 use super::terms::{Mix, Terms, Tick, Weights, mig};
 use super::view::Want;
 use super::weighting::Weighting;
 
 /// Parts of a milli in which the two halves of a MIG gradient are added.
-pub(super) const PARTS: i64 = 1_000;
+pub(crate) const PARTS: i64 = 1_000;
 
 /// A weighting with what it has learned.
 #[derive(Clone, Debug)]
@@ -51,9 +52,16 @@ fn mig_tables(mix: &Mix, nodes: &Nodes) -> Vec<mig::Table> {
 }
 
 /// A weighted sum in parts of a milli, 0 where nothing was learned.
-pub(super) fn parts(sum: i128, weight: i64) -> i64 {
+pub(crate) fn parts(sum: i128, weight: i64) -> i64 {
     let exact = sum.saturating_mul(PARTS.into()).checked_div_euclid(weight.into()).unwrap_or(0);
     i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// The published score of a MIG instance: what its table gains, in grains of one of so many slices, and the gradient in
+/// parts of opening its GPU. `sigmoid` is that of one in [`PARTS`].
+pub(crate) fn mig_score(sigmoid: &Sigmoid, worth: i64, slices: u8, opening: i64) -> i32 {
+    let inside = worth / (MILLI / PARTS) / i64::from(slices.max(1));
+    sigmoid.score(inside.saturating_add(opening))
 }
 
 impl Gradient {
@@ -89,14 +97,12 @@ impl Gradient {
 impl Rule {
     /// With nothing learned.
     pub fn new(weighting: Weighting, nodes: &Nodes) -> Self {
-        let weights = match weighting {
-            Weighting::Market => Weights::MARKET,
-            Weighting::Fill => Weights::FILL,
-            Weighting::Fgd => return Self::Fgd(Box::new(Gradient::new(nodes))),
-            Weighting::BestFit => return Self::BestFit,
-            Weighting::Random => return Self::Random(0),
-        };
-        Self::objective(weights, nodes)
+        match weighting {
+            Weighting::Market | Weighting::Fill => Self::objective(weighting.weights(), nodes),
+            Weighting::Fgd => Self::Fgd(Box::new(Gradient::new(nodes))),
+            Weighting::BestFit => Self::BestFit,
+            Weighting::Random => Self::Random(0),
+        }
     }
 
     /// The terms with weights of one's own.

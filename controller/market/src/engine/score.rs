@@ -4,8 +4,8 @@
 use super::busy::Busy;
 use super::index::{Entry, Judge, KEYS, Ways};
 use super::nodes::{Choice, Node, Nodes};
-use super::rule::{PARTS, Rule, parts};
-use super::terms::grain::{self, MILLI};
+use super::rule::{Rule, mig_score, parts};
+use super::terms::grain;
 use super::terms::{Group, Weights, ends};
 use super::view::{Shape, View, WHOLE, Want};
 
@@ -128,7 +128,8 @@ impl Scorer<'_> {
                     Shape::Whole(count) => (0, u16::from(count.min(64)) * WHOLE),
                     Shape::None | Shape::Mig { .. } => (0, 0),
                 };
-                found.add(Way::plain(device, best_fit(node, want, taken)));
+                let cpu = node.cpu.saturating_sub(want.cpu);
+                found.add(Way::plain(device, best_fit(cpu, node.total.saturating_sub(taken))));
             }
             Rule::Random(draw) => {
                 let device = match want.shape {
@@ -172,11 +173,10 @@ impl Scorer<'_> {
                     }
                     Rule::Fgd(rule) => {
                         let table = rule.mig.get(usize::from(number));
-                        let worth = table.map_or(0, |table| table.worth(&Weights::GRADIENT, *mask, after));
-                        let inside = worth / (MILLI / PARTS) / i64::from(layout.slices.max(1));
-                        (0, rule.sigmoid.score(inside.saturating_add(if opened { opening } else { 0 })))
+                        let worth = table.map_or(0, |table| table.worth(&Weights::NONE, *mask, after));
+                        (0, mig_score(&rule.sigmoid, worth, layout.slices, if opened { opening } else { 0 }))
                     }
-                    Rule::BestFit => (0, 8 - i32::try_from(layout.free(*mask)).unwrap_or(8)),
+                    Rule::BestFit => (0, best_fit_mig(layout.free(*mask))),
                     Rule::Random(_) => (0, 0),
                 };
                 tell(Way { device, start, entry: Entry { group, key, note: 0 } });
@@ -308,11 +308,15 @@ impl Judge for Scorer<'_> {
     }
 }
 
-fn best_fit(node: &Node, want: &Want, taken: u16) -> i32 {
-    let cpu = i64::from(node.cpu.saturating_sub(want.cpu));
-    let gpu = i64::from(node.total.saturating_sub(taken));
-    let used = 50 * cpu + 50 * gpu * (BEST_FIT_CPU / BEST_FIT_GPU);
+/// By what is left of a node after it, in thousandths of a core and milli.
+pub(crate) fn best_fit(cpu: u32, gpu: u16) -> i32 {
+    let used = 50 * i64::from(cpu) + 50 * i64::from(gpu) * (BEST_FIT_CPU / BEST_FIT_GPU);
     i32::try_from((100 * BEST_FIT_CPU - used).div_euclid(BEST_FIT_CPU)).unwrap_or(i32::MIN).max(*KEYS.start())
+}
+
+/// By the slices that are free on the device before it.
+pub(crate) fn best_fit_mig(free: u64) -> i32 {
+    8 - i32::try_from(free).unwrap_or(8)
 }
 
 /// The first of the devices with least left that is enough.

@@ -3,19 +3,26 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// How a placement is scored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+use borsh::{BorshDeserialize, BorshSerialize};
+
+use super::terms::Weights;
+
+/// How a placement is scored. Variant numbers are for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
 pub enum Weighting {
     /// For work that departs: fill-out value and fragmentation gradient, packing, slot and model price, lease ends.
-    Market,
+    #[default]
+    Market = 0,
     /// For work that only arrives: fill-out value, slot and model price.
-    Fill,
+    Fill = 1,
     /// Fragmentation gradient alone, as published (Weng et al., USENIX ATC 2023).
-    Fgd,
+    Fgd = 2,
     /// The node with the least CPU and GPU left after it, as published with FGD.
-    BestFit,
+    BestFit = 3,
     /// Any node and device on which it fits, all alike.
-    Random,
+    Random = 4,
 }
 
 impl Weighting {
@@ -31,6 +38,16 @@ impl Weighting {
             Self::Fgd => "fgd",
             Self::BestFit => "best-fit",
             Self::Random => "random",
+        }
+    }
+
+    /// The weights of its terms, of its prices and charges: all 0 where it is no sum of terms.
+    #[must_use]
+    pub const fn weights(self) -> Weights {
+        match self {
+            Self::Market => Weights::MARKET,
+            Self::Fill => Weights::FILL,
+            Self::Fgd | Self::BestFit | Self::Random => Weights::NONE,
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::place::{Placed, World};
 /// For each want: how many of it fit over the nodes looked at, if nothing else of the gang stood there. And on how many
 /// nodes any of them fits. Slots that bar a single rank from a node are left out of account: it rather counts too many.
 pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestMiss> {
-    if world.any_slice {
+    if world.any_slice || world.is_capped() {
         return None; // what fits beside each other are then not equal slices
     }
     let short = |best: &Placed, need: usize, have: usize| {

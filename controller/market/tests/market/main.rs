@@ -31,4 +31,6 @@ mod quote;
 mod reclaim;
 mod score;
 mod several;
+mod surcharge;
 mod waiting;
+mod weightings;

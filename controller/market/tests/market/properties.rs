@@ -8,6 +8,7 @@ use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
 use selion_api::{Address, Amount, Hash32, LeaseId, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
+use selion_market::engine::Weighting;
 use selion_market::{Effect, Input, Policy, State, step};
 
 use crate::pool::{
@@ -129,7 +130,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_u8..4, any::<bool>(), prop_oneof![Just(0), 0..2 * HOUR]).prop_map(|(node, all, ms)| Op::Reclaim(node, all, ms)),
         4 => prop_oneof![0_u64..20_000, 0..2 * HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
         2 => chain().prop_map(Op::Chain),
-        2 => (0_u8..3).prop_map(Op::Reopen),
+        2 => (0_u8..15).prop_map(Op::Reopen),
         1 => Just(Op::Continue),
     ]
 }
@@ -151,15 +152,18 @@ fn world() -> Pool {
     pool
 }
 
-/// No groups; two teams of one organisation; the same, and the past counts.
+/// No groups; two teams of one organisation; the same, and the past counts. Each under every weighting, and
+/// under some of them fragmentation is charged.
 fn policy(kind: u8) -> Policy {
-    if kind == 0 {
+    let weighting = Weighting::ALL[usize::from(kind / 3) % Weighting::ALL.len()];
+    let hasty = || Policy { weighting, shadow_permille: [0, 500][usize::from(kind / 3) % 2], ..hasty() };
+    if kind.is_multiple_of(3) {
         return hasty();
     }
     Policy {
         groups: vec![group("lab", 2, 300), group("lab/a", 1, 100), group("lab/b", 3, 0)],
         accounts: vec![seat(1, "lab/a", 1), seat(2, "lab/b", 2)],
-        half_life_ms: if kind == 1 { 0 } else { HOUR },
+        half_life_ms: if kind % 3 == 1 { 0 } else { HOUR },
         ..hasty()
     }
 }
@@ -374,6 +378,8 @@ proptest! {
                 half_life_ms: 1,
                 min_run_ms: 0,
                 bookings: false,
+                weighting: Weighting::Random,
+                shadow_permille: u16::MAX,
             }
         } else {
             Policy {
@@ -387,6 +393,8 @@ proptest! {
                 half_life_ms: big,
                 min_run_ms: big,
                 bookings: true,
+                weighting: Weighting::Fgd,
+                shadow_permille: 1,
             }
         };
         pool.enter(Input::Opened { delegate: DELEGATE, policy });

@@ -4,6 +4,7 @@
 use selion_api::lease::Priority;
 use selion_api::slice::NodeSpec;
 use selion_api::{Account, Address, LeaseRequest, Rate};
+use selion_market::engine::Weighting;
 use selion_market::{Group, Policy, Seat};
 
 /// A price times a part: `+10%` is 1,100 permille.
@@ -73,6 +74,10 @@ pub enum PolicyChange {
     Time(PolicyField, u64),
     /// Whether room is kept for the head of the line.
     Bookings(bool),
+    /// How places are scored.
+    Weighting(Weighting),
+    /// The part of the shadow price that is charged, in permille.
+    Shadow(u16),
     /// The weight of an account beside its siblings.
     Weight(Account, u32),
     /// The group of an account, by its path; empty: none.
@@ -89,6 +94,8 @@ impl PolicyChange {
         match self {
             Self::Time(field, ms) => field.set(policy, *ms),
             Self::Bookings(kept) => policy.bookings = *kept,
+            Self::Weighting(weighting) => policy.weighting = *weighting,
+            Self::Shadow(permille) => policy.shadow_permille = *permille,
             Self::Weight(account, weight) => seat(policy, *account, |seat| seat.weight = *weight),
             Self::Seat(account, path) => seat(policy, *account, |seat| seat.group.clone_from(path)),
             Self::GroupWeight(path, weight) => group(policy, path, |group| group.weight = *weight),

@@ -1,6 +1,7 @@
 use selion_api::agent::Fence;
 use selion_api::{Address, Amount, Reason};
 use selion_market::{Input, Policy};
+use selion_sim::Weighting;
 use selion_sim::from_log::{Asked, Asks, Change, Comparison, History, NoSuch, PolicyChange, PolicyField, Scale};
 use selion_sim::world::{DELEGATE, Fleet, HOUR, Work, World, account, node_id};
 
@@ -131,6 +132,25 @@ fn a_controller_that_took_over_takes_over_again() {
     let told = compare(&history, &[policy_time(PolicyField::HoldMs, 5_000)]);
     assert_eq!((told.started_in_log, told.reproduced), (2, 2));
     assert_eq!(told.lines[1].after.started, Some(at(3)));
+}
+
+/// Eight equal idle nodes and one lease of a GPU on each in turn: the market fills them by their ids, chance does not.
+#[test]
+fn another_weighting_places_the_leases_elsewhere() {
+    let mut world = World::keeping(Policy::default(), KEEP);
+    world.add_fleet(&Fleet::even(8, 1, "A100"));
+    world.fund(&(1..=3).map(account).collect());
+    for number in 1..=6 {
+        world.request(ask(1, number, 1, None, 5), Work::plain(5 * HOUR)).expect("taken");
+    }
+    world.run_out(at(30));
+    let history = history(&world);
+    for weighting in Weighting::ALL {
+        let told = compare(&history, &[Change::Policy(PolicyChange::Weighting(weighting))]);
+        assert_eq!((told.reproduced, told.after.started), (6, 6), "{weighting}");
+        let moved = told.lines.iter().filter(|line| line.before.nodes != line.after.nodes).count();
+        assert_eq!(moved > 0, weighting == Weighting::Random, "{weighting}: {moved} moved");
+    }
 }
 
 /// Node 2 by its model, its provider, and by nothing that the log has.

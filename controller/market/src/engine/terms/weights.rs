@@ -94,6 +94,20 @@ impl Weights {
     /// [`Self::MARKET`] has to beat.
     pub const GRADIENT: Self = Self { fill: 0, frag: 16, pack: 200, bucket: 80, mig_fill: 0, ..Self::MARKET };
 
+    /// No term, price or charge; of a MIG table the gradient.
+    pub const NONE: Self = Self {
+        fill: 0,
+        frag: 0,
+        pack: 0,
+        bucket: 1,
+        slot: 0,
+        model: 0,
+        end: 0,
+        mig_fill: 0,
+        mig_end: 0,
+        ..Self::MARKET
+    };
+
     /// The preset of that name: `market`, `fill` or `gradient`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
