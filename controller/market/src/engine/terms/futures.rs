@@ -117,6 +117,9 @@ impl Futures {
     fn sum<const N: usize>(&self, start: &Stock) -> u32 {
         let Some(device) = &self.device else { return 0 };
         let node = Filling::<N>::of(start);
+        if node.cpu < SPENT {
+            return node.left().wrapping_mul(SEQUENCES as u32); // no future places anything
+        }
         (0..SEQUENCES).fold(0_u32, |sum, number| {
             sum.wrapping_add(self.fill(number, start.model, node, device)) // at most 16 x 64,000
         })
