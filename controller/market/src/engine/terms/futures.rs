@@ -173,8 +173,8 @@ impl Futures {
     }
 }
 
-/// What an amount allows in one future, and the least amount that allows the same: it only ever falls, so that hardly any
-/// change of it has to be looked up.
+/// What an amount allows in one future, and the least amount that allows the same: it only ever falls, so that hardly
+/// any change of it has to be looked up.
 struct Allowed<'a> {
     row: &'a [Bits],
     ladder: &'a Ladder,

@@ -44,8 +44,8 @@ impl Most {
                 .filter(|milli| *milli < WHOLE)
                 .fold(largest, u16::max);
         }
-        // A share opens a device only when none in use has room for it: then less is left on each that was opened before
-        // than the largest share takes.
+        // A share opens a device only when none in use has room for it: then less is left on each that was opened
+        // before than the largest share takes.
         let opened = parts.div_ceil(u32::from(WHOLE.saturating_sub(largest)).saturating_add(1));
         let full = whole.saturating_add(opened);
         // A node is looked at with its CPU and memory rounded down.
