@@ -45,10 +45,12 @@ impl Fill {
     /// 8 GiB. 0 where values are not asked for.
     pub fn lost(&mut self, stock: &Stock) -> u32 {
         let Some(memo) = &mut self.memo else { return 0 };
-        match Key::of(stock) {
-            Some(key) => memo.get(key, || self.futures.left(&rounded(stock))),
-            None => self.futures.left(&rounded(stock)),
-        }
+        let (stock, rest) = self.futures.touched(stock);
+        let lost = match Key::of(&stock) {
+            Some(key) => memo.get(key, || self.futures.left(&rounded(&stock))),
+            None => self.futures.left(&rounded(&stock)),
+        };
+        lost.wrapping_add(rest)
     }
 }
 

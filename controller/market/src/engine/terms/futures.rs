@@ -8,13 +8,15 @@ use alloc::vec::Vec;
 
 use super::device::Device;
 use super::draws::{Draw, LENGTH, PAIRS, SEQUENCES, draw};
+use super::filling::{Filling, Step, cost};
 use super::ladder::Ladder;
 use super::mix::Mix;
+use super::most::Most;
 use super::stock::{self, Stock};
 use crate::engine::view::WHOLE;
 
 /// CPU under which a node counts as spent, in thousandths of a core.
-const SPENT: u32 = 1000;
+pub(super) const SPENT: u32 = 1000;
 const MODELS: usize = 64;
 
 /// The first and the second draws of the pairs of a future, one bit each.
@@ -34,16 +36,6 @@ impl Bits {
     }
 }
 
-/// One draw as the filling reads it.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    cpu: u32,
-    ram: u32,
-    milli: u16,
-    num: u16,
-    whole: i32, // cost of whole devices
-}
-
 /// The futures of one epoch.
 #[derive(Clone, Debug, Default)]
 pub struct Futures {
@@ -58,6 +50,7 @@ pub struct Futures {
     by_num: Vec<Bits>,   // draws of several devices
     by_model: Vec<Bits>,
     device: Option<Device>,
+    most: Most,
 }
 
 impl Futures {
@@ -93,7 +86,21 @@ impl Futures {
             milli,
             nums,
             device: Some(device),
+            most: Most::of(&draws),
         }
+    }
+
+    /// The part of `start` that the futures can touch, and what is left of the rest, summed over them: what is left of
+    /// both parts is what is left of all. So nodes with plenty of room are all alike.
+    #[must_use]
+    pub fn touched(&self, start: &Stock) -> (Stock, u32) {
+        if self.device.is_none() {
+            return (*start, 0);
+        }
+        let Most { cpu, ram, full } = self.most;
+        let touched = Stock { cpu: start.cpu.min(cpu), ram: start.ram.min(ram), full: start.full.min(full), ..*start };
+        let rest = u32::from(start.full.saturating_sub(touched.full)).wrapping_mul(WHOLE.into());
+        (touched, rest.wrapping_mul(SEQUENCES as u32)) // at most 16 x 64,000
     }
 
     /// What is left of `start`'s GPUs, in milli, summed over all futures that fill it to the end. Without anything to
@@ -109,11 +116,10 @@ impl Futures {
 
     fn sum<const N: usize>(&self, start: &Stock) -> u32 {
         let Some(device) = &self.device else { return 0 };
-        let mut parts = [0; N];
-        for (to, from) in parts.iter_mut().zip(start.parts()) {
-            *to = *from;
+        let node = Filling::<N>::of(start);
+        if node.cpu < SPENT {
+            return node.left().wrapping_mul(SEQUENCES as u32); // no future places anything
         }
-        let node = Filling { cpu: start.cpu, ram: start.ram, full: start.full, count: start.count, parts };
         (0..SEQUENCES).fold(0_u32, |sum, number| {
             sum.wrapping_add(self.fill(number, start.model, node, device)) // at most 16 x 64,000
         })
@@ -125,6 +131,8 @@ impl Futures {
         let models = at(&self.by_model, number, MODELS, model.into());
         let steps = self.steps.get(number.wrapping_mul(PAIRS)..).unwrap_or(&[]);
         let (mut seen, mut devices) = ((0, 0), Bits::default());
+        let mut cpu = Allowed::new(&self.by_cpu, &self.cpu, number, node.cpu);
+        let mut ram = Allowed::new(&self.by_ram, &self.ram, number, node.ram);
         let mut unread = u64::MAX;
         while let Some(top) = node.top()
             && node.cpu >= SPENT
@@ -135,9 +143,7 @@ impl Futures {
                     .or(at(&self.by_num, number, self.nums, usize::from(node.full).min(self.nums.wrapping_sub(1))))
                     .and(models);
             }
-            let fits = at(&self.by_cpu, number, self.cpu.count() + 1, self.cpu.rank(node.cpu))
-                .and(at(&self.by_ram, number, self.ram.count() + 1, self.ram.rank(node.ram)))
-                .and(devices);
+            let fits = cpu.by(node.cpu).and(ram.by(node.ram)).and(devices);
             let any = (fits.first | fits.second) & unread;
             if any == 0 {
                 break;
@@ -152,85 +158,51 @@ impl Futures {
                 has_first = false;
                 has_second = has_second && node.cpu >= second.cpu && node.ram >= second.ram;
             }
-            if has_first && has_second {
-                has_first = node.cost(first, device) <= node.cost(second, device);
-            }
-            if has_first {
-                node.place(first);
-            } else if has_second {
-                node.place(second);
+            let place = has_first.then(|| node.tightest(first.milli));
+            let other = has_second.then(|| node.tightest(second.milli));
+            match (place, other) {
+                (Some(place), Some(other)) if cost(second, other, device) < cost(first, place, device) => {
+                    node.place(second, other);
+                }
+                (Some(place), _) => node.place(first, place),
+                (None, Some(other)) => node.place(second, other),
+                (None, None) => {}
             }
         }
         node.left()
     }
 }
 
-/// A node while a future fills it.
-#[derive(Clone, Copy)]
-struct Filling<const N: usize> {
-    cpu: u32,
-    ram: u32,
-    full: u8,
-    count: u8,
-    parts: [u16; N],
+/// What an amount allows in one future, and the least amount that allows the same: it only ever falls, so that hardly
+/// any change of it has to be looked up.
+struct Allowed<'a> {
+    row: &'a [Bits],
+    ladder: &'a Ladder,
+    bits: Bits,
+    least: u32,
 }
 
-impl<const N: usize> Filling<N> {
-    /// The most that any device has left; none where nothing is left.
+impl<'a> Allowed<'a> {
     #[inline]
-    fn top(&self) -> Option<u16> {
-        if self.full > 0 {
-            return Some(WHOLE);
+    fn new(table: &'a [Bits], ladder: &'a Ladder, number: usize, amount: u32) -> Self {
+        let row = table.get(number.wrapping_mul(ladder.count() + 1)..).unwrap_or(&[]);
+        let mut new = Self { row, ladder, bits: Bits::default(), least: 0 };
+        new.look(amount);
+        new
+    }
+
+    #[inline]
+    fn look(&mut self, amount: u32) {
+        let rank = self.ladder.rank(amount);
+        (self.bits, self.least) = (self.row.get(rank).copied().unwrap_or_default(), self.ladder.step(rank));
+    }
+
+    #[inline]
+    fn by(&mut self, amount: u32) -> Bits {
+        if amount < self.least {
+            self.look(amount);
         }
-        self.parts.get(usize::from(self.count).wrapping_sub(1)).copied()
-    }
-
-    #[inline]
-    fn left(&self) -> u32 {
-        let parts = self.parts.iter().take(self.count.into()).fold(0_u32, |sum, &left| sum.wrapping_add(left.into()));
-        parts.wrapping_add(u32::from(self.full).wrapping_mul(WHOLE.into()))
-    }
-
-    /// The fullest device that has room: its index, or none: a wholly free one.
-    #[inline]
-    fn tightest(&self, milli: u16) -> Option<(usize, u16)> {
-        self.parts.iter().take(self.count.into()).copied().enumerate().find(|&(_, left)| left >= milli)
-    }
-
-    /// What the best place of a fitting draw costs: how much more is expected to be left over.
-    #[inline]
-    fn cost(&self, step: &Step, device: &Device) -> i32 {
-        if step.milli >= WHOLE {
-            return step.whole;
-        }
-        let left = self.tightest(step.milli).map_or(WHOLE, |(_, left)| left);
-        device.left(left.saturating_sub(step.milli)).wrapping_sub(device.left(left))
-    }
-
-    #[inline]
-    fn host(&mut self, step: &Step) {
-        self.cpu = self.cpu.saturating_sub(step.cpu);
-        self.ram = self.ram.saturating_sub(step.ram);
-    }
-
-    #[inline]
-    fn place(&mut self, step: &Step) {
-        self.host(step);
-        if step.milli >= WHOLE {
-            self.full = self.full.saturating_sub(step.num as u8);
-            return;
-        }
-        let left = if let Some((index, left)) = self.tightest(step.milli) {
-            stock::remove(&mut self.parts, &mut self.count, index);
-            left
-        } else {
-            self.full = self.full.saturating_sub(1);
-            WHOLE
-        };
-        let rest = left.saturating_sub(step.milli);
-        if rest > 0 {
-            stock::insert(&mut self.parts, &mut self.count, rest);
-        }
+        self.bits
     }
 }
 

@@ -1,4 +1,5 @@
 use super::super::draws::ALL;
+use super::super::memo::rounded;
 use super::*;
 use crate::engine::view::{Shape, View, Want};
 
@@ -118,4 +119,38 @@ fn an_empty_mix_loses_nothing_and_extremes_do_not_overflow() {
     assert_eq!(Futures::of(&all, ALL).left(&most), 64_000 * SEQUENCES as u32);
     let halves = [999_u16; 64];
     assert!(Futures::of(&mixed(), ALL).left(&stock(0, u32::MAX, &halves)) <= 64_000 * SEQUENCES as u32);
+}
+
+#[test]
+fn what_no_future_can_touch_is_left_as_it_is() {
+    let tiny = Mix::oracle(&[
+        (want(Shape::None, 40, 100, u64::MAX), 1),
+        (want(Shape::Share(7), 30, 90, u64::MAX), 3),
+        (want(Shape::Share(31), 250, 70, u64::MAX), 4),
+    ]);
+    let some = Mix::oracle(&[
+        (want(Shape::Share(333), 100, 0, u64::MAX), 9),
+        (want(Shape::Share(20), 100, 0, u64::MAX), 90),
+        (want(Shape::Whole(2), 100, 0, u64::MAX), 1),
+    ]);
+    let mut seed = 5_u64;
+    let mut draw = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for mix in [tiny, some, mixed()] {
+        let futures = Futures::of(&mix, ALL);
+        let mut less = 0;
+        for _ in 0..1500 {
+            let left: Vec<u16> = (0..draw(12)).map(|_| [1000, 1000, draw(1001) as u16][draw(3) as usize]).collect();
+            let (cpu, ram) = (draw(60) as u32 * 1000, draw(10) as u32 * 8192);
+            let start = Stock::of(&View { model: draw(3) as u8, cpu, ram, left: &left });
+            let (touched, rest) = futures.touched(&start);
+            // The memory of values rounds it down after that.
+            let value = futures.left(&rounded(&touched)) + rest;
+            assert_eq!(value, futures.left(&start), "{start:?}");
+            less += usize::from(touched != start);
+        }
+        assert_eq!(less > 0, mix != mixed(), "a future of large wants touches all of a node");
+    }
 }

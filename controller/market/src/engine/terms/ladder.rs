@@ -46,6 +46,13 @@ impl Ladder {
         rank
     }
 
+    /// The least amount of that rank.
+    #[inline]
+    #[must_use]
+    pub fn step(&self, rank: usize) -> u32 {
+        self.steps.get(rank.wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
     /// How many thresholds there are.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -67,6 +74,7 @@ mod tests {
             [(0, 0), (499, 0), (500, 1), (3999, 1), (4000, 2), (95_999, 2), (96_000, 3), (u32::MAX, 3)]
         {
             assert_eq!(ladder.rank(amount), rank, "{amount}");
+            assert_eq!(ladder.rank(ladder.step(rank)), rank, "the least amount of its rank");
         }
     }
 

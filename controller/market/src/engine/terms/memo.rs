@@ -10,9 +10,9 @@ use super::stock::Stock;
 /// Partly free devices that a key holds; nodes with more are not remembered.
 const PARTS: usize = 8;
 /// CPU is rounded down to this, in thousandths of a core.
-const CPU_STEP: u32 = 1000;
+pub const CPU_STEP: u32 = 1000;
 /// Memory is rounded down to this, in MiB.
-const RAM_STEP: u32 = 8 << 10;
+pub const RAM_STEP: u32 = 8 << 10;
 
 /// A stock rounded to what the value looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
