@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Symbolic proofs: the vault's packed lanes, and totals that never fall, for every input. See test/symbolic.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/python.sh"
+# Builds the proofs only, apart from the tests' build. The solver is the yices of pip, on PATH: nothing is downloaded.
+export FOUNDRY_OUT=out/symbolic FOUNDRY_CACHE_PATH=cache/symbolic FOUNDRY_TEST=test/symbolic
+halmos --forge-build-out out/symbolic --solver-command "$PWD/.venv/bin/yices-smt2" --no-status --statistics
