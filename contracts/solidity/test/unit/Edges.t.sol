@@ -2,11 +2,13 @@
 pragma solidity 0.8.37;
 
 import {Pools} from "../utils/Pools.sol";
+import {DrainToken, LongToken, ThickToken} from "../utils/OddTokens.sol";
 import {Mood, WildToken} from "../utils/WildToken.sol";
 import {VaultReplay} from "../utils/VaultReplay.sol";
 import {Vm} from "../utils/Vm.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 import {IVault, Item, Item2} from "../../src/interfaces/IVault.sol";
+import {Coin} from "../../src/lib/Coin.sol";
 
 /// The exact second, unit and zero of each rule of the vault: what mutants.sh found that no other test looks at.
 contract EdgesTest is Pools, VaultReplay {
@@ -90,6 +92,34 @@ contract EdgesTest is Pools, VaultReplay {
         vault.enter(0, session, UNTIL);
         (address key,,) = vault.account(renter);
         same(key, session, "set");
+    }
+
+    function test_eighteen_decimals_are_the_most_and_are_scaled_on_the_way_out_too() public {
+        address thick = address(new ThickToken());
+        vm.expectRevert(abi.encodeWithSelector(Coin.BadDecimals.selector, 19));
+        factory.create(terms(thick));
+        LongToken odd = new LongToken();
+        (, vault) = open(terms(address(odd)));
+        odd.mint(renter, 2 ether);
+        vm.prank(renter);
+        odd.approve(address(vault), 2 ether);
+        vm.prank(renter);
+        vault.enter(2e6, session, UNTIL);
+        vm.prank(renter);
+        vault.thaw(2e6);
+        vm.warp(block.timestamp + THAW_S);
+        vm.prank(renter);
+        vault.withdraw(renter);
+        same(odd.balanceOf(renter), 2 ether, "two tokens back");
+    }
+
+    function test_a_token_that_takes_instead_of_giving_is_refused() public {
+        DrainToken odd = new DrainToken();
+        (, vault) = open(terms(address(odd)));
+        odd.mint(address(vault), 10);
+        vm.expectRevert(abi.encodeWithSelector(Coin.NotReceived.selector, 1, 0));
+        vm.prank(renter);
+        vault.deposit(1);
     }
 
     // -- keys
