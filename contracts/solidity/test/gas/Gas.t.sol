@@ -19,8 +19,12 @@ contract GasTest is Pools {
     address internal constant CLAIMER = address(0xC1A1);
     uint64 internal constant SUM = 1e6;
 
-    function _note(string memory name, uint256 limit, uint256 each) private {
-        uint256 used = vm.lastCallGas().gasTotalUsed / each;
+    function _note(string memory name, uint256 limit, uint256 each) private returns (uint256 used) {
+        used = vm.lastCallGas().gasTotalUsed / each;
+        _keep(name, limit, used);
+    }
+
+    function _keep(string memory name, uint256 limit, uint256 used) private {
         vm.snapshotValue("vault", name, used);
         yes(used <= limit, string.concat(name, " is above its target"));
     }
@@ -114,7 +118,10 @@ contract GasTest is Pools {
         _note("deposit again", 50_000, 1);
         vm.prank(renter, renter);
         vault.thaw(500e6);
-        _note("thaw", 48_000, 1); // reads the balance too, so that no more can thaw than is there
+        // 47,065 of it cannot be saved: 21,228 for the transaction, 2,100 to read the balance, 22,100 for a new slot
+        // (the account word has no lane left), 1,637 for the event. Without the balance the goal of 47,000 is met, but
+        // a renter could thaw ahead of a deposit and then leave without the delay.
+        _note("thaw", 48_000, 1);
         vm.warp(block.timestamp + THAW_S);
         vm.prank(renter, renter);
         vault.withdraw(renter);
@@ -143,9 +150,10 @@ contract GasTest is Pools {
         VaultMaker maker = new VaultMaker();
         vm.prank(CLAIMER, CLAIMER);
         maker.make(address(token), authority);
-        _note("vault through a factory", 2_000_000, 1);
+        uint256 alone = _note("vault through a factory", 2_000_000, 1);
         vm.prank(CLAIMER, CLAIMER);
         factory.create(terms(address(token)));
-        _note("whole pool through the factory", 4_500_000, 1);
+        uint256 both = _note("whole pool through the factory", 4_500_000, 1);
+        _keep("controller, the pool less its vault", 2_500_000, both - alone);
     }
 }

@@ -2,15 +2,17 @@
 pragma solidity 0.8.37;
 
 import {Pools} from "../utils/Pools.sol";
+import {VaultReplay} from "../utils/VaultReplay.sol";
+import {Vm} from "../utils/Vm.sol";
 import {Item, Item2} from "../../src/interfaces/IVault.sol";
 import {Controller} from "../../src/Controller.sol";
 import {TestToken} from "../../src/TestToken.sol";
 import {Vault} from "../../src/Vault.sol";
 
 /// Four renters, three providers and an authority with an honest log: it countersigns a voucher only if all that it
-/// countersigned and is not yet claimed fits in what is not thawing, and it has every voucher claimed before a thaw
-/// ends or a key dies (the sweeper).
-contract LedgerHandler is Pools {
+/// countersigned and is not yet claimed fits in what is not thawing (and in the cap of a delegated key), and its sweeper
+/// claims every voucher in the last second in which it counts: before a thaw ends, a key dies or an epoch's grace is over.
+contract LedgerHandler is Pools, VaultReplay {
     uint160 private constant RENTERS = 0xAE0000;
     uint160 private constant PROVIDERS = 0xBE0000;
     uint256 private constant RENTER_KEYS = 0xCE0000;
@@ -23,20 +25,35 @@ contract LedgerHandler is Pools {
     mapping(address => mapping(address => uint64)) public signed;
     mapping(address => mapping(address => Item2)) private _vouchers;
     mapping(address => uint64) private _thawing;
+    /// Provider to renter to the key that signed the newest voucher.
+    mapping(address => mapping(address => address)) private _signer;
     mapping(address => uint256) private _keyTurn;
+    mapping(address => uint256) private _delegatedTurn;
+    mapping(address => bool) private _hasOwnKey;
+    /// The last second in which some voucher of the renter counts; 0 for no end.
+    mapping(address => uint256) private _dueBy;
     uint32 private _epoch = 1;
     uint256 private _authorityKey;
     uint256 private _latest;
     /// Who may end the story; the fuzzer may not.
     address private immutable TEST;
 
-    constructor(TestToken token_, Controller controller_, Vault vault_, uint256 authorityKey) {
+    constructor(
+        TestToken token_,
+        Controller controller_,
+        Vault vault_,
+        uint256 authorityKey,
+        Vm.Log[] memory opening
+    ) {
         (token, controller, vault, _authorityKey) = (token_, controller_, vault_, authorityKey);
         _latest = block.timestamp;
         TEST = msg.sender;
+        foldVault(address(vault), address(controller), opening);
+        vm.recordLogs();
         for (uint256 i; i < 4; ++i) {
             _put(renterAt(i), 100e6);
         }
+        foldVault(address(vault), address(controller), vm.getRecordedLogs());
     }
 
     function setUp() public override {}
@@ -53,11 +70,19 @@ contract LedgerHandler is Pools {
     modifier watched() {
         vm.warp(_latest);
         uint256[13] memory before = _monotone();
+        vm.record();
+        vm.recordLogs();
         _;
+        foldVault(address(vault), address(controller), vm.getRecordedLogs());
+        remember(address(vault));
         uint256[13] memory afterwards = _monotone();
         for (uint256 i; i < 13; ++i) {
             if (afterwards[i] < before[i]) fell = true;
         }
+    }
+
+    function compareStorage() external view {
+        sameStorage(address(vault));
     }
 
     // -- what anybody may do
@@ -68,20 +93,53 @@ contract LedgerHandler is Pools {
 
     function rotate(uint256 r) external watched {
         address who = renterAt(r);
-        _sweep(who); // the sweeper does not wait for the old key to die
+        _owe(who, block.timestamp + THAW_S - 1);
         _keyTurn[who] += 1;
+        _hasOwnKey[who] = true;
         vm.prank(who);
         vault.enter(0, vm.addr(_key(who)), type(uint32).max);
     }
 
-    function use(uint256 p, uint256 r, uint64 amount) external watched {
+    function revoke(uint256 r) external watched {
+        address who = renterAt(r);
+        if (!_hasOwnKey[who]) return;
+        _owe(who, block.timestamp + THAW_S - 1);
+        vm.prank(who);
+        vault.revoke(vm.addr(_key(who)));
+        _keyTurn[who] += 1;
+        _hasOwnKey[who] = false;
+    }
+
+    function grant(uint256 r, uint64 more) external watched {
+        address who = renterAt(r);
+        address key = vm.addr(_delegated(who));
+        (uint64 cap,,,) = vault.keyOf(who, key);
+        vm.prank(who);
+        vault.grant(key, cap + uint64(within(more, 1, 200e6)), type(uint32).max);
+    }
+
+    function revokeGrant(uint256 r) external watched {
+        address who = renterAt(r);
+        address key = vm.addr(_delegated(who));
+        (,,, uint8 kind) = vault.keyOf(who, key);
+        if (kind == 0) return;
+        _owe(who, block.timestamp + THAW_S - 1);
+        vm.prank(who);
+        vault.revoke(key);
+        _delegatedTurn[who] += 1;
+    }
+
+    function use(uint256 p, uint256 r, uint64 amount, bool delegated) external watched {
         (address to, address from) = (providerAt(p), renterAt(r));
-        uint64 free = _free(from);
+        if (!delegated && !_hasOwnKey[from]) return;
+        uint256 key = delegated ? _delegated(from) : _key(from);
+        uint64 free = delegated ? _freeOfCap(to, from, vm.addr(key)) : _free(from);
         uint64 more = uint64(within(amount, 0, free));
         if (more == 0) return;
         signed[to][from] += more;
+        _signer[to][from] = vm.addr(key);
         Voucher memory v = Voucher(from, to, signed[to][from], uint64(block.timestamp * 1000), _epoch, 1);
-        _vouchers[to][from] = sign(v, _key(from), _authorityKey);
+        _vouchers[to][from] = sign(v, key, _authorityKey);
     }
 
     function claimOne(uint256 p, uint256 r) external watched {
@@ -125,8 +183,8 @@ contract LedgerHandler is Pools {
         address who = renterAt(r);
         (uint64 amount, uint40 readyAt) = vault.thawing(who);
         if (amount == 0) return;
-        _sweep(who); // within the delay, as the controller's sweeper does
         if (block.timestamp < readyAt) _pass(readyAt - block.timestamp);
+        _sweep(who);
         _withdraw(who);
     }
 
@@ -139,7 +197,9 @@ contract LedgerHandler is Pools {
     }
 
     function passAuthority() external watched {
-        _sweepAll(); // what is not claimed within the grace would need the new authority's batch signature
+        for (uint256 i; i < 4; ++i) {
+            _owe(renterAt(i), block.timestamp + GRACE_S); // later it would need the new authority's batch signature
+        }
         uint256 next = _authorityKey + 1;
         vm.prank(vm.addr(_authorityKey));
         controller.passAuthority(vm.addr(next));
@@ -180,9 +240,25 @@ contract LedgerHandler is Pools {
 
     // -- inside
 
+    /// Time passes; whoever's vouchers would stop counting in it is swept in the last second before.
     function _pass(uint256 seconds_) private {
         _latest += seconds_;
+        for (uint256 i; i < 4; ++i) {
+            address who = renterAt(i);
+            if (_dueBy[who] == 0 || _dueBy[who] >= _latest) continue;
+            vm.warp(_dueBy[who]);
+            _sweep(who);
+            _dueBy[who] = 0;
+        }
         vm.warp(_latest);
+    }
+
+    function _owe(address who, uint256 until) private {
+        if (_dueBy[who] == 0 || until < _dueBy[who]) _dueBy[who] = until;
+    }
+
+    function _delegated(address who) private view returns (uint256) {
+        return RENTER_KEYS + (uint256(uint160(who)) % 4) * 1000 + 500 + _delegatedTurn[who];
     }
 
     function _key(address who) private view returns (uint256) {
@@ -194,6 +270,7 @@ contract LedgerHandler is Pools {
         vm.prank(who);
         vault.enter(amount, vm.addr(_key(who)), type(uint32).max);
         moneyIn += amount;
+        _hasOwnKey[who] = true;
     }
 
     /// The honest log's rule: balance - thawing - (countersigned - claimed) of all pairs.
@@ -204,6 +281,19 @@ contract LedgerHandler is Pools {
         }
         uint64 balance = balanceOf(from);
         return promised >= balance ? 0 : uint64(balance - promised);
+    }
+
+    /// The same within a delegated key's cap, which must hold the whole unclaimed part of each pair that it signed last.
+    function _freeOfCap(address to, address from, address key) private view returns (uint64 free) {
+        (uint64 cap,,,) = vault.keyOf(from, key);
+        uint256 promised;
+        for (uint256 i; i < 3; ++i) {
+            address other = providerAt(i);
+            if (other == to || _signer[other][from] == key) promised += signed[other][from] - claimedOf(other, from);
+        }
+        free = _free(from);
+        if (promised >= cap) return 0;
+        if (cap - promised < free) return uint64(cap - promised);
     }
 
     function _claim(address to, address from) private {

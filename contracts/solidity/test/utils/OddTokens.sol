@@ -33,6 +33,20 @@ contract LongToken is OpenToken {
     }
 }
 
+contract ThickToken is OpenToken {
+    function decimals() public pure override returns (uint8) {
+        return 19;
+    }
+}
+
+/// Takes from the receiver instead of giving.
+contract DrainToken is OpenToken {
+    function transferFrom(address, address to, uint256 amount) public override returns (bool) {
+        _burn(to, amount);
+        return true;
+    }
+}
+
 /// Calls a target once in the middle of a transfer, as an ERC-777 would.
 contract HookToken is OpenToken {
     address private _target;

@@ -17,6 +17,7 @@ interface Vm {
         address emitter;
     }
 
+    function accesses(address target) external returns (bytes32[] memory reads, bytes32[] memory writes);
     function addr(uint256 key) external pure returns (address);
     function chainId(uint256 id) external;
     function expectRevert() external;
@@ -30,6 +31,7 @@ interface Vm {
     function prank(address sender) external;
     function prank(address sender, address origin) external;
     function readFile(string calldata path) external view returns (string memory);
+    function record() external;
     function recordLogs() external;
     function revertToState(uint256 id) external returns (bool);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);

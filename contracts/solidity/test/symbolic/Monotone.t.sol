@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Item2} from "../../src/interfaces/IVault.sol";
+import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
+import {Controller} from "../../src/Controller.sol";
+import {TestToken} from "../../src/TestToken.sol";
+import {Vault} from "../../src/Vault.sol";
+
+/// The one cheat code of halmos that is used: every storage word of `target` becomes any word.
+interface Svm {
+    function enableSymbolicStorage(address target) external;
+}
+
+/// Proved by halmos on the contracts' own bytecode: from any storage, no call of these functions, by anybody and with any
+/// arguments, lets a total fall.
+contract MonotoneSymbolic {
+    Svm private constant SVM = Svm(0xF3993A62377BCd56AE39D773740A5390411E8BC9);
+
+    Controller private _controller;
+    Vault private _vault;
+
+    function setUp() public {
+        PoolConfig memory config;
+        config.token = address(new TestToken());
+        config.authority = address(this);
+        config.feeBps = 200;
+        _controller = new Controller(config);
+        _vault = Vault(_controller.vault());
+    }
+
+    function check_no_anchor_lowers_the_head(uint32 epoch, uint64 size, bytes32 root, bytes32 digest) external {
+        SVM.enableSymbolicStorage(address(_controller));
+        (uint32 before, uint64 old,) = _controller.head();
+        try _controller.anchor(epoch, size, root, digest) {
+            (uint32 e, uint64 s,) = _controller.head();
+            assert(e == before && e == epoch && s == size && s > old);
+        } catch {
+            (uint32 e, uint64 s,) = _controller.head();
+            assert(e == before && s == old);
+        }
+    }
+
+    function check_passing_authority_raises_the_epoch_by_one(address next) external {
+        SVM.enableSymbolicStorage(address(_controller));
+        (uint32 before, uint64 old, uint160 commitment) = _controller.head();
+        try _controller.passAuthority(next) {
+            (uint32 e, uint64 s, uint160 c) = _controller.head();
+            assert(e == before + 1 && s == old && c == commitment);
+        } catch {}
+    }
+
+    /// One voucher of any words and signatures.
+    function check_no_claim_lowers_a_total(address provider, address renter, Item2 calldata item) external {
+        SVM.enableSymbolicStorage(address(_vault));
+        Item2[] memory items = new Item2[](1);
+        items[0] = item;
+        (uint64 claimed,) = _vault.pair(provider, renter);
+        (uint64 earned, uint64 fee, uint64 paidOut, uint64 feeOut) = _vault.totals(provider);
+        try _vault.claim(provider, items) {} catch {}
+        (uint64 claimedAfter,) = _vault.pair(provider, renter);
+        assert(claimedAfter >= claimed);
+        if (claimedAfter != claimed) assert(claimedAfter <= uint64(item.a >> 32));
+        (uint64 earnedAfter, uint64 feeAfter, uint64 paidOutAfter, uint64 feeOutAfter) = _vault.totals(provider);
+        assert(earnedAfter >= earned && feeAfter >= fee && paidOutAfter == paidOut && feeOutAfter == feeOut);
+    }
+}

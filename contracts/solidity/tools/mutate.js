@@ -1,0 +1,258 @@
+#!/usr/bin/env node
+// mutate.js FORGE: breaks the vault's arithmetic and checks one at a time; some test must fail for each.
+// All mutants are compiled into one build, each behind a switch; the switch is the block's coinbase, which no contract
+// here reads and forge sets from its environment. So a mutant costs a test run and no compilation.
+// Survivors must be explained in tools/mutants-allowed.json. Options: --list, --only N,N..., --verbose.
+const fs = require("fs");
+const os = require("os");
+const path = require("path");
+const { spawn, spawnSync } = require("child_process");
+
+const root = path.join(__dirname, "..");
+const work = path.join(root, "out", "mutants");
+const [forge, ...options] = process.argv.slice(2);
+const JOBS = Math.max(2, os.cpus().length);
+
+/// What is mutated: all functions of a file but those named.
+const TARGETS = {
+  "src/Vault.sol": [
+    "constructor", "account", "thawing", "pair", "totals", "keyOf", "authorityOf", "domainSeparator", "voucherDigest",
+    "batchDigest", "_open", "_batchDigest",
+  ],
+  "src/lib/Lanes.sol": [],
+  "src/lib/Coin.sol": [],
+};
+const SWAPS = {
+  "<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"], "==": ["!="], "!=": ["=="], "&&": ["||"], "||": ["&&"],
+  "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "<<": [">>"], ">>": ["<<"], "|": ["&"], "&": ["|"],
+};
+
+const mutants = []; // index 0 is the unchanged contract
+mutants.push(null);
+
+/// Returns the text of a source with every mutant in it behind its switch.
+function schema(file) {
+  const solc = require("solc");
+  const text = fs.readFileSync(path.join(root, file), "utf8");
+  const input = {
+    language: "Solidity",
+    sources: { [file]: { content: text } },
+    settings: { stopAfter: "parsing", outputSelection: { "*": { "": ["ast"] } } },
+  };
+  const { sources, errors } = JSON.parse(solc.compile(JSON.stringify(input)));
+  if (!sources?.[file]) throw new Error(JSON.stringify(errors));
+  let name = "";
+
+  const span = (node) => {
+    const [start, length] = node.src.split(":").map(Number);
+    return [start, start + length];
+  };
+  const raw = (node) => text.slice(...span(node));
+  const born = (node, from, to) => {
+    const line = text.slice(0, span(node)[0]).split("\n").length;
+    mutants.push({ file, line, in: name, from: from.replace(/\s+/g, " "), to: to.replace(/\s+/g, " ") });
+    return `Mutant.on(${mutants.length - 1})`;
+  };
+
+  /// The node's text with its children's mutants in it, and its own around them.
+  function render(node, skip = []) {
+    const children = [];
+    for (const [key, value] of Object.entries(node)) {
+      if (skip.includes(key) || key === "documentation") continue;
+      for (const child of Array.isArray(value) ? value : [value]) if (child?.nodeType && child.src) children.push([key, child]);
+    }
+    children.sort((a, b) => span(a[1])[0] - span(b[1])[0]);
+    const [start, end] = span(node);
+    const parts = {};
+    let out = "";
+    let at = start;
+    for (const [key, child] of children) {
+      const rendered = visit(child, key, node);
+      parts[key] = rendered;
+      const [from, to] = span(child);
+      out += text.slice(at, from) + rendered;
+      at = to;
+    }
+    return { out: out + text.slice(at, end), parts };
+  }
+
+  function visit(node, key, parent) {
+    switch (node.nodeType) {
+      case "InlineAssembly":
+      case "VariableDeclaration":
+      case "ElementaryTypeName":
+        return raw(node);
+      case "Literal": {
+        const converted = parent.expression?.nodeType === "ElementaryTypeNameExpression";
+        // Behind a switch a literal has a small type of its own: no power of one.
+        if (node.kind !== "number" || converted || parent.operator === "**") return raw(node);
+        const more = String(BigInt(raw(node).replace(/_/g, "")) + 1n);
+        const [from, to] = span(node);
+        const [first, last] = span(parent);
+        const changed = text.slice(first, from) + more + text.slice(to, last);
+        return `(${born(parent, raw(parent), changed)} ? ${more} : ${raw(node)})`;
+      }
+      case "BinaryOperation": {
+        const { parts } = render(node);
+        let out = `${parts.leftExpression} ${node.operator} ${parts.rightExpression}`;
+        for (const swap of SWAPS[node.operator] ?? []) {
+          const to = `${raw(node.leftExpression)} ${swap} ${raw(node.rightExpression)}`;
+          const changed = `${parts.leftExpression} ${swap} ${parts.rightExpression}`;
+          out = `(${born(node, raw(node), to)} ? (${changed}) : (${out}))`;
+        }
+        return out;
+      }
+      case "IfStatement": {
+        const { out, parts } = render(node);
+        const condition = raw(node.condition);
+        const never = born(node, `if (${condition})`, "if (false)");
+        const always = born(node, `if (${condition})`, "if (true)");
+        return out.replace(parts.condition, () => `${never} ? false : ${always} ? true : (${parts.condition})`);
+      }
+      case "ExpressionStatement":
+      case "EmitStatement": {
+        if (key === "loopExpression" || key === "initializationExpression") return raw(node);
+        const { out } = render(node);
+        return `if (!${born(node, raw(node), "nothing")}) ${out}`; // the semicolon follows in the text
+      }
+      case "FunctionDefinition": {
+        name = node.kind === "constructor" ? "constructor" : node.name;
+        if (TARGETS[file].includes(name) || !node.body) return raw(node);
+        return render(node, ["parameters", "returnParameters", "modifiers"]).out;
+      }
+      case "Assignment":
+        return render(node).out;
+      default:
+        return render(node).out;
+    }
+  }
+
+  const { out } = render(sources[file].ast);
+  const [start] = span(sources[file].ast);
+  const up = "../".repeat(file.split("/").length - 2) || "./";
+  const whole = text.slice(0, start) + out;
+  return whole.replace(/^(pragma [^\n]*\n)/m, `$1import {Mutant} from "${up}Mutant.sol";\n`);
+}
+
+const SWITCH = `// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+library Mutant {
+    function _chosen() private view returns (uint256) { return uint160(address(block.coinbase)); }
+    function on(uint256 n) internal pure returns (bool) {
+        function() internal view returns (uint256) looks = _chosen;
+        function() internal pure returns (uint256) asPure;
+        assembly ("memory-safe") { asPure := looks }
+        return asPure() == n;
+    }
+}
+`;
+
+// Forge asks the compiler for the same ABIs before each filtered run: answered from a folder, that costs milliseconds.
+const COMPILER = `#!/bin/sh
+kept="$(dirname "$0")/answers"
+mkdir -p "$kept"
+question="$kept/question.$$"
+if [ "$1" = --version ]; then echo --version >"$question"; else cat >"$question"; fi
+answer="$kept/$(sha256sum <"$question" | cut -c1-64)"
+[ -f "$answer" ] || { node "${path.join(root, "tools", "solc-npm.js")}" "$@" <"$question" >"$question.out" && mv "$question.out" "$answer"; }
+rm "$question"
+exec cat "$answer"
+`;
+
+// The least optimisation that compiles: via-IR without it runs out of stack, with all of it takes minutes.
+const COMPILE = `
+[profile.default.optimizer_details]
+yul = true
+
+[profile.default.optimizer_details.yulDetails]
+stackAllocation = true
+optimizerSteps = "u"
+`;
+
+function prepare() {
+  for (const old of ["src", "test"]) fs.rmSync(path.join(work, old), { recursive: true, force: true });
+  fs.mkdirSync(work, { recursive: true });
+  const copy = (what) => fs.cpSync(path.join(root, what), path.join(work, what), { recursive: true });
+  ["src", "test", "foundry.toml", "node_modules/@openzeppelin/contracts"].forEach(copy);
+  for (const file of Object.keys(TARGETS)) fs.writeFileSync(path.join(work, file), schema(file));
+  fs.writeFileSync(path.join(work, "src/Mutant.sol"), SWITCH);
+  fs.appendFileSync(path.join(work, "foundry.toml"), COMPILE);
+  fs.writeFileSync(path.join(work, "solc"), COMPILER, { mode: 0o755 });
+}
+
+function environment(n, more) {
+  return {
+    ...process.env,
+    FOUNDRY_SOLC: path.join(work, "solc"),
+    FOUNDRY_OPTIMIZER: "false",
+    FOUNDRY_CODE_SIZE_LIMIT: "1000000",
+    FOUNDRY_DYNAMIC_TEST_LINKING: "true", // else the vault is compiled again into each test
+    FOUNDRY_BLOCK_COINBASE: "0x" + n.toString(16).padStart(40, "0"),
+    FOUNDRY_FUZZ_RUNS: "12",
+    FOUNDRY_INVARIANT_RUNS: "6",
+    FOUNDRY_INVARIANT_DEPTH: "64",
+    ...more,
+  };
+}
+/// The quick tests kill most; what they leave meets the invariants. Both are always in the build.
+const QUICK = ["--no-match-path", "test/{gas,invariant,symbolic}/**"];
+const SLOW = ["--match-path", "test/invariant/{Ledger,Wild}.t.sol"];
+
+function run(n, which) {
+  return new Promise((done) => {
+    const child = spawn(forge, ["test", "--fail-fast", "--threads", "1", ...which], {
+      cwd: work, env: environment(n), stdio: ["ignore", "pipe", "pipe"],
+    });
+    let said = "";
+    child.stdout.on("data", (x) => (said += x));
+    child.stderr.on("data", (x) => (said += x));
+    const timer = setTimeout(() => child.kill("SIGKILL"), 300_000); // gas ends every loop long before
+    child.on("close", (code, signal) => {
+      clearTimeout(timer);
+      // A failure that is not a failed test would count a broken build as a kill.
+      if (signal || (code !== 0 && !/\[FAIL/.test(said))) throw new Error(`mutant ${n}: no test failed:\n${said.slice(-3000)}`);
+      done({ killed: code !== 0 });
+    });
+  });
+}
+
+async function all(numbers, which) {
+  const left = [...numbers];
+  const survivors = [];
+  const total = left.length;
+  const worker = async () => {
+    for (let n = left.shift(); n !== undefined; n = left.shift()) {
+      const { killed } = await run(n, which);
+      if (!killed) survivors.push(n);
+      if (options.includes("--verbose")) console.log(`${total - left.length}/${total} ${killed ? "killed" : "SURVIVED"} ${n} ${show(mutants[n])}`);
+    }
+  };
+  await Promise.all(Array.from({ length: JOBS }, worker));
+  return survivors.sort((a, b) => a - b);
+}
+
+const show = (m) => `${m.file}:${m.line} ${m.in}: \`${m.from}\` -> \`${m.to}\``;
+const same = (entry, m) => entry.in === m.in && entry.from === m.from && entry.to === m.to;
+
+(async () => {
+  prepare();
+  if (options.includes("--list")) return mutants.forEach((m, n) => m && console.log(n, show(m)));
+  const build = spawnSync(forge, ["build", "--skip", "test/gas/**", "--skip", "test/symbolic/**"], {
+    cwd: work, env: environment(0), encoding: "utf8",
+  });
+  if (build.status !== 0) throw new Error(`the mutants do not compile:\n${(build.stdout + build.stderr).slice(-6000)}`);
+  for (const which of [QUICK, SLOW]) if ((await run(0, which)).killed) throw new Error("a test fails without any mutant");
+  const only = options.includes("--only");
+  const asked = only ? options[options.indexOf("--only") + 1].split(",").map(Number) : [];
+  const numbers = only ? asked : mutants.map((_, n) => n).slice(1);
+  const survivors = await all(await all(numbers, QUICK), SLOW);
+
+  const allowed = JSON.parse(fs.readFileSync(path.join(__dirname, "mutants-allowed.json"), "utf8"));
+  const bare = survivors.filter((n) => !allowed.some((entry) => entry.why && same(entry, mutants[n])));
+  const stale = only ? [] : allowed.filter((entry) => !survivors.some((n) => same(entry, mutants[n])));
+  for (const n of bare) console.error(`survived: ${n} ${show(mutants[n])}`);
+  for (const entry of stale) console.error(`explained but killed or gone: ${show(entry)}`);
+  console.log(`mutants: ${numbers.length} in all, ${numbers.length - survivors.length} killed, ` +
+    `${survivors.length - bare.length} explained, ${bare.length} survived`);
+  process.exitCode = bare.length + stale.length ? 1 : 0;
+})();
