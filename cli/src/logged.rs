@@ -38,7 +38,8 @@ pub async fn history(place: Option<&str>) -> Done<History> {
     })
 }
 
-async fn published(place: &str) -> Done<Vec<selion_api::rest::LoggedEntry>> {
+/// The entries at a controller's URL, in a file or in a data directory, as published.
+pub async fn published(place: &str) -> Done<Vec<selion_api::rest::LoggedEntry>> {
     const PLACES: &str = "name a controller's URL, a file with one published entry a line, or a data directory";
     let unreadable = |detail: String| Failure::new(Exit::Server, "log_unreadable", detail, PLACES);
     let path = Path::new(place);

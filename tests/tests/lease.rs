@@ -91,7 +91,8 @@ impl Story {
         let lines: Vec<String> = log.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
         std::fs::write(&file, lines.join("\n"))?;
         let pool = self.pool.id().controller;
-        Ok(audit(&Options { rpc: self.pool.rpc.clone(), pool, log: LogSource::File(file) }).await?)
+        let log = LogSource::File(file);
+        Ok(audit(&Options { rpc: self.pool.rpc.clone(), pool, log, proofs: Vec::new() }).await?)
     }
 
     /// Seals what `lie` makes of the log with the authority's own key, and audits it.

@@ -1,34 +1,102 @@
 //! `selion audit`: the checks that need to trust nobody.
 
-use selion_api::Address;
-use selion_audit::{AuditError, LogSource, Options, Report, audit};
+use std::path::PathBuf;
+
+use selion_api::commit::PoolId;
+use selion_api::{Account, Address, LeaseId};
+use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse};
+use selion_audit::{AuditError, Log, LogSource, Options, Proof, ProofError, Proven, Report, audit};
+use selion_contracts::{Pool, Rpc};
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
+use crate::logged;
 use crate::output::Output;
+use crate::profile::Home;
+
+/// The pool of a rehearsal without a log: there is none.
+const NO_POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([0xee; 20]) };
 
 /// Checks a pool from the chain and its log alone. Exit code 0 only if every check holds.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    /// What to do instead of an audit.
+    #[command(subcommand)]
+    part: Option<Part>,
     /// JSON-RPC of the chain
-    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC")]
-    rpc: String,
+    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC", required_unless_present = "rehearse")]
+    rpc: Option<String>,
     /// The pool's Controller contract
-    #[arg(long, value_name = "ADDRESS")]
-    pool: Address,
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "rehearse")]
+    pool: Option<Address>,
     /// The log: a controller's URL, or a file with one published entry a line
-    #[arg(long, value_name = "URL|FILE")]
-    log: String,
+    #[arg(long, value_name = "URL|FILE", required_unless_present = "rehearse")]
+    log: Option<String>,
+    /// A file of `selion audit inclusion` that the log has to keep; may be given several times
+    #[arg(long = "proof", value_name = "FILE", conflicts_with = "rehearse")]
+    proofs: Vec<PathBuf>,
+    /// Plants every known fraud in a copy of the log, or in a log made up if none is named, and shows that it is caught
+    #[arg(long)]
+    rehearse: bool,
     /// The same as --output json
     #[arg(long)]
     pub json: bool,
 }
 
+/// Proofs to keep.
+#[derive(Debug, clap::Subcommand)]
+pub enum Part {
+    /// Writes what proves, offline and for ever, that a lease's request, grants and bills are in the log
+    Inclusion(Inclusion),
+    /// Verifies such a file, with nothing else at hand
+    Verify(Verify),
+}
+
+/// Of which lease.
+#[derive(Debug, clap::Args)]
+pub struct Inclusion {
+    /// The lease
+    #[arg(long, value_name = "LEASE")]
+    lease: LeaseId,
+    /// The log: a controller's URL, or a file with one published entry a line; the profile's controller without it
+    #[arg(long, value_name = "URL|FILE")]
+    log: Option<String>,
+    /// The pool's Controller contract; the profile's without it
+    #[arg(long, value_name = "ADDRESS", requires = "chain_id")]
+    pool: Option<Address>,
+    /// EIP-155 id of its chain
+    #[arg(long, value_name = "ID", requires = "pool")]
+    chain_id: Option<u64>,
+    /// Where to write it; stdout without it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Which proof.
+#[derive(Debug, clap::Args)]
+pub struct Verify {
+    /// A file of `selion audit inclusion`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Who must have signed it: the pool's authority, by the chain
+    #[arg(long, value_name = "ADDRESS")]
+    authority: Option<Account>,
+}
+
 /// Audits and reports.
 pub async fn main(out: Output, args: Args) -> Done {
-    let is_url = args.log.starts_with("http://") || args.log.starts_with("https://");
-    let log = if is_url { LogSource::Url(args.log) } else { LogSource::File(args.log.into()) };
-    let report = audit(&Options { rpc: args.rpc, pool: args.pool, log }).await?;
+    match args.part {
+        Some(Part::Inclusion(which)) => return inclusion(out, which).await,
+        Some(Part::Verify(which)) => return verify(out, &which),
+        None if args.rehearse => return rehearsal(out, args).await,
+        None => {}
+    }
+    let (Some(rpc), Some(pool), Some(log)) = (args.rpc, args.pool, args.log) else {
+        return Err(Failure::usage("--rpc, --pool and --log are all needed", "see: selion audit --help"));
+    };
+    let proofs = args.proofs.iter().map(read_proof).collect::<Done<_>>()?;
+    let report = audit(&Options { rpc, pool, log: source(log), proofs }).await?;
     out.show(&report, |report| human(out, report))?;
     if report.ok {
         return Ok(());
@@ -36,6 +104,11 @@ pub async fn main(out: Output, args: Args) -> Done {
     let failed: Vec<&str> = report.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     out.note(format!("the audit FAILED: {}", failed.join(", ")));
     Err(Failure::remote(Exit::Failure.code()))
+}
+
+fn source(log: String) -> LogSource {
+    let is_url = log.starts_with("http://") || log.starts_with("https://");
+    if is_url { LogSource::Url(log) } else { LogSource::File(log.into()) }
 }
 
 fn human(out: Output, report: &Report) -> String {
@@ -60,6 +133,117 @@ fn human(out: Output, report: &Report) -> String {
         ppm % 10_000 / 100,
         report.not_proved,
     )
+}
+
+/// Every known fraud, on a copy.
+async fn rehearsal(out: Output, args: Args) -> Done {
+    let (published, pool) = match (args.log, args.rpc, args.pool) {
+        (None, ..) => (Vec::new(), NO_POOL),
+        (Some(log), Some(rpc), Some(controller)) => {
+            let pool = Pool::open(Rpc::new(&rpc)?, controller).await?;
+            (logged::published(&log).await?, PoolId { chain_id: pool.chain_id, controller })
+        }
+        (Some(_), ..) => {
+            let why = "a log's signatures are good for its pool only: --rehearse --log needs --rpc and --pool too";
+            return Err(Failure::usage(why, "add them, or rehearse without --log"));
+        }
+    };
+    // Each fraud is an audit of its own: the runtime's other tasks go on meanwhile.
+    let rehearsal = tokio::task::block_in_place(|| rehearse(&published, pool))?;
+    out.show(&rehearsal, |rehearsal| played(out, rehearsal))?;
+    if rehearsal.ok {
+        return Ok(());
+    }
+    out.note("the rehearsal FAILED: do not rely on this audit");
+    Err(Failure::remote(Exit::Failure.code()))
+}
+
+fn played(out: Output, rehearsal: &Rehearsal) -> String {
+    let rows = rehearsal.frauds.iter().map(|fraud| {
+        let word = if fraud.caught { "caught" } else { "MISSED" };
+        let entry = fraud.entry.map(|entry| entry.to_string()).unwrap_or_default();
+        [word.to_owned(), fraud.fraud.clone(), fraud.planted.clone(), fraud.check.clone(), entry]
+    });
+    let honest = match rehearsal.honest.as_slice() {
+        [] => "the honest copy passes".to_owned(),
+        findings => format!("the honest copy FAILS: {}", findings.join("; ")),
+    };
+    format!(
+        "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n{}\n\
+         not rehearsed: what only the chain shows (its blocks, registry and vault)",
+        rehearsal.copied,
+        rehearsal.entries - rehearsal.copied,
+        out.table(["", "FRAUD", "PLANTED", "CAUGHT BY", "ENTRY"], rows.collect(), "nothing was planted"),
+    )
+}
+
+async fn inclusion(out: Output, which: Inclusion) -> Done {
+    let profile = || Home::find()?.profile();
+    let pool = match (which.chain_id, which.pool) {
+        (Some(chain_id), Some(controller)) => PoolId { chain_id, controller },
+        _ => profile().map(|profile| PoolId { chain_id: profile.chain_id, controller: profile.pool })?,
+    };
+    let place = which.log.map_or_else(|| profile().map(|profile| profile.controller), Ok)?;
+    let proof = Proof::of(&Log::read(&logged::published(&place).await?), &pool, which.lease)?;
+    let Some(path) = which.out else {
+        return out.json(&proof);
+    };
+    let text =
+        serde_json::to_string(&proof).map_err(|error| Failure::new(Exit::Failure, "internal", error, "report this"))?;
+    std::fs::write(&path, text).map_err(|error| Failure::file(&path, &error))?;
+    let shown = proof.verify()?;
+    out.show(&shown, |shown| format!("{}\nwritten to {}", told(out, shown), path.display()))
+}
+
+fn verify(out: Output, which: &Verify) -> Done {
+    let shown = read_proof(&which.file)?.verify()?;
+    if let Some(authority) = which.authority.filter(|authority| *authority != shown.signed_by) {
+        let detail = format!("{} is signed by {}, not by {authority}", which.file.display(), shown.signed_by);
+        return Err(Failure::new(Exit::Failure, "proof_broken", detail, "ask who gave it to you, and the chain"));
+    }
+    out.show(&shown, |shown| {
+        let whose = match which.authority {
+            Some(_) => "as it should be",
+            None => "compare that with the pool's authority on chain, or name it with --authority",
+        };
+        format!("{}\n{whose}", told(out, shown))
+    })
+}
+
+fn told(out: Output, shown: &Proven) -> String {
+    let rows = shown.shows.iter().map(|(entry, words)| [entry.to_string(), words.clone()]);
+    format!(
+        "{}\nin a log of {} entries or more, by a head that {} signed",
+        out.table(["ENTRY", "SHOWS"], rows.collect(), "nothing"),
+        shown.size,
+        shown.signed_by
+    )
+}
+
+fn read_proof(path: &PathBuf) -> Done<Proof> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let detail = format!("{} is no proof: {error}", path.display());
+        Failure::usage(detail, "make one: selion audit inclusion --lease LEASE --out FILE")
+    })
+}
+
+impl From<RehearseError> for Failure {
+    fn from(error: RehearseError) -> Self {
+        Self::new(Exit::Failure, "no_rehearsal", chain(&error), "run `selion audit` on that log first")
+    }
+}
+
+impl From<ProofError> for Failure {
+    fn from(error: ProofError) -> Self {
+        let (exit, code) = match &error {
+            ProofError::NoSuchLease { .. } => (Exit::NotFound, "no_such_lease"),
+            ProofError::NotCovered(_) => (Exit::Conflict, "not_covered"),
+            ProofError::Log(_) => (Exit::Failure, "log_damaged"),
+            ProofError::Broken(_) => (Exit::Failure, "proof_broken"),
+        };
+        Self::new(exit, code, error, "a proof is made by: selion audit inclusion --lease LEASE --out FILE")
+    }
 }
 
 impl From<AuditError> for Failure {

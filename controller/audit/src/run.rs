@@ -13,6 +13,7 @@ use crate::chain::{self, Facts};
 use crate::entries::Log;
 use crate::finding::Check;
 use crate::heads::{self, Anchor};
+use crate::proof::{self, Proof};
 use crate::report::{NOT_PROVED, Report, Unsigned};
 use crate::source::{self, SourceError};
 use crate::{bills, claims, decisions, grants, replay, signatures};
@@ -41,6 +42,8 @@ pub struct Options {
     pub pool: Address,
     /// The log.
     pub log: LogSource,
+    /// What parties keep of it.
+    pub proofs: Vec<Proof>,
 }
 
 /// Why there is no report.
@@ -75,7 +78,7 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
             Err(error) => return Err(error.into()),
         }
     };
-    let mut report = check_read(&id, &log, &facts.anchors());
+    let mut report = check_read(&id, &log, &facts.anchors(), &options.proofs);
     report.checks.extend(on_chain);
     report.ok = report.checks.iter().all(|check| check.ok);
     report.block = Some(facts.last);
@@ -126,13 +129,14 @@ fn last_block(log: &Log) -> Option<u64> {
     blocks(log).next_back()
 }
 
-/// The checks that need the published entries only. `anchors` are the heads on chain, if they are at hand.
+/// The checks that need the published entries only. `anchors` are the heads on chain, `proofs` what parties keep, as far
+/// as they are at hand.
 #[must_use]
-pub fn check_log(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor]) -> Report {
-    check_read(pool, &Log::read(published), anchors)
+pub fn check_log(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof]) -> Report {
+    check_read(pool, &Log::read(published), anchors, proofs)
 }
 
-fn check_read(pool: &PoolId, log: &Log, anchors: &[Anchor]) -> Report {
+fn check_read(pool: &PoolId, log: &Log, anchors: &[Anchor], proofs: &[Proof]) -> Report {
     let roots = heads::roots(log);
     let replayed = replay::replay(log, anchors);
     // What could not be read was not replayed either: the readable part alone is never called identical.
@@ -145,6 +149,7 @@ fn check_read(pool: &PoolId, log: &Log, anchors: &[Anchor]) -> Report {
         Check::of("entries_canonical", log.form()),
         Check::of("heads_signed", heads::check_heads(log, pool, &roots)),
         Check::of("anchors_match", heads::check_anchors(anchors, &roots)),
+        Check::of("proofs_kept", proof::check(log, pool, &roots, proofs)),
         Check::of("replay_identical", replayed_all),
         Check::of("state_digests", replayed.digests),
         Check::of("decisions_checked", decisions::check(log)),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use selion_api::chain::Block;
 use selion_api::commit::PoolId;
 use selion_api::{Account, Amount, NodeId};
+use selion_audit::rehearse::Book;
 use selion_audit::{LogSource, Options, Report, audit};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
@@ -13,7 +14,7 @@ use selion_devchain::{Config, serve};
 use selion_market::Input;
 use tokio_util::sync::CancellationToken;
 
-use super::book::{Book, assert_caught, key, named, spec};
+use super::book::{assert_caught, cast, key, named, spec};
 
 /// A pool on the embedded chain, with one node on offer and one deposit, and its log in a file.
 struct World {
@@ -49,7 +50,7 @@ impl World {
         let at = create_pool(&rpc, &operator, factory, &terms).await.unwrap();
         let pool = Pool::open(rpc, at.controller).await.unwrap();
         let id = PoolId { chain_id: pool.chain_id, controller: at.controller };
-        let book = Book::open(id, key(1));
+        let book = Book::open(id, cast());
         let mut world = Self { url, pool, operator, book, dir, stop };
         world.fill().await;
         world.mirror().await;
@@ -96,7 +97,7 @@ impl World {
 
     /// Anchors the log as it is.
     async fn anchor(&mut self) {
-        let head = self.book.seal().last().unwrap().head.unwrap().head;
+        let head = self.book.seal().unwrap().last().unwrap().head.unwrap().head;
         let call = self.pool.anchor(1, head.size, head.root, head.digest);
         self.send(&self.operator, call).await;
         self.mirror().await;
@@ -104,9 +105,15 @@ impl World {
 
     async fn audit(&self) -> Report {
         let path: PathBuf = self.dir.path().join("log.jsonl");
-        let lines: Vec<String> = self.book.seal().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
+        let lines: Vec<String> =
+            self.book.seal().unwrap().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
-        let options = Options { rpc: self.url.clone(), pool: self.pool.at.controller, log: LogSource::File(path) };
+        let options = Options {
+            rpc: self.url.clone(),
+            pool: self.pool.at.controller,
+            log: LogSource::File(path),
+            proofs: Vec::new(),
+        };
         audit(&options).await.unwrap()
     }
 }
@@ -190,7 +197,7 @@ async fn a_log_that_begins_after_the_pools_first_block_is_caught() {
         _ => None,
     });
     let second = blocks.skip(1).min().unwrap();
-    world.book = Book::open(id, key(1));
+    world.book = Book::open(id, cast());
     world.mirror_from(second).await;
     let report = world.audit().await;
     let check = named(&report, "chain_blocks_in_log");

@@ -5,3 +5,4 @@ mod book;
 mod chain;
 mod copies;
 mod lies;
+mod rehearsal;
