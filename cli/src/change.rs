@@ -10,8 +10,8 @@ use crate::unit::{duration, rate};
 
 /// What [`rule`] reads.
 const RULES: &str = "a number of the policy: hold=10s, prepare=10m, start=30s, ending=15s, voucher=1m, min_run=5m, \
-     half_life=7d, bookings=false, weighting=market|fill|fgd|best-fit|random, shadow=50%, weight.ACCOUNT=3, weight.GROUP=3, \
-     quota.GROUP=25% or group.ACCOUNT=PATH";
+     half_life=7d, bookings=false, weighting=market|fill|fgd|best-fit|random, shadow=50%, weight.ACCOUNT=3, \
+     weight.GROUP=3, quota.GROUP=25% or group.ACCOUNT=PATH";
 /// What [`change`] reads beside that.
 const PRICES: &str = "write price=+10%, price.ADDRESS=-20% (of a node or a provider), price.MODEL=-20%, or";
 /// What [`if_asked`] reads beside that.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use selion_api::Address;
 use selion_market::Policy;
+use selion_market::engine::Weighting;
 use serde::{Deserialize, Serialize};
 
 mod accounts;
@@ -173,15 +174,15 @@ impl PolicyConfig {
             accounts: accounts::seats(written, groups)?,
             half_life_ms: *half_life_ms,
             shadow_permille: *shadow_permille,
-            weighting: weighting.parse().map_err(|error| bad(format!("policy.weighting is `{weighting}`: {error}")))?,
+            weighting: weighting
+                .parse::<Weighting>()
+                .map_err(|error| bad(format!("policy.weighting is `{weighting}`: {error}")))?,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use selion_market::engine::Weighting;
-
     use super::*;
 
     #[test]

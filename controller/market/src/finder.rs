@@ -26,6 +26,8 @@ const CLASSES: usize = 256;
 const GONE: i32 = i32::MIN + (1 << 24);
 /// Values of nodes that are remembered.
 const REMEMBERED: usize = 1 << 14;
+/// Most misses that are noted, over all wants: 8 bytes each.
+const MISSES: usize = 1 << 22;
 /// More choices than members and booked nodes that are looked for at once: those that a gang's search varies.
 const SPARE: usize = 3;
 
@@ -84,6 +86,13 @@ impl Found<'_> {
     /// True if there are no others.
     pub(crate) fn is_all(&self) -> bool {
         self.nodes.all
+    }
+
+    /// Where it missed by least, if it fits nowhere and that is known.
+    pub(crate) fn nearest(&self) -> Option<NodeId> {
+        let nowhere = self.nodes.best.is_empty() && self.nodes.all;
+        let rank = self.book.nearest(self.ids.len()).filter(|_| nowhere);
+        rank.and_then(|rank| self.ids.get(rank).copied())
     }
 
     /// On how many GPUs it fits.
@@ -229,7 +238,8 @@ impl Finder {
             let book = list.books.entry(class).or_default();
             let world = World::new(state, request, None, room);
             world.desk.replace(self.desk.take());
-            let mut looking = Looking { world, want, ids: &self.ids, book };
+            let tells = self.ids.len().saturating_mul(self.wants.len()) <= MISSES;
+            let mut looking = Looking { world, want, ids: &self.ids, book, tells };
             let mut best = Vec::new();
             let mut taken: Vec<u32> = Vec::new();
             while best.len() < few {

@@ -256,6 +256,8 @@ fn agree(state: &mut State, request: &LeaseRequest) -> Option<Vec<Placed>> {
             if request.datasets.is_empty() {
                 let found = state.finder.found(state, room, request, want).expect("it was looked for");
                 assert_eq!(found.nodes().next(), expected.best.first().map(|best| best.node));
+                let missed = expected.miss.as_ref().map(|miss| miss.nearest.node);
+                assert_eq!(found.nearest(), missed, "known without a look at every node");
             }
             let have = look(state);
             assert_eq!((&have.best, have.gpus), (&expected.best, expected.gpus));

@@ -39,6 +39,9 @@ impl World<'_> {
         let found = self.state.finder.found(self.state, self.room, self.request, want)?;
         let mut changed: BTreeSet<NodeId> = self.placed.iter().map(|placed| placed.node).collect();
         changed.extend(self.also.iter().map(|(node, _)| *node));
+        if let Some(id) = found.nearest().filter(|_| changed.is_empty()) {
+            return self.scan_one(id, rank, want);
+        }
         let mut nodes: Vec<NodeId> = found.nodes().filter(|id| !changed.contains(id)).take(keep).collect();
         if nodes.len() < keep && !found.is_all() {
             return None;
@@ -78,6 +81,13 @@ impl World<'_> {
                 }
             });
         }
+    }
+
+    /// What [`Self::scan`] finds of a want that fits nowhere: the nearest miss, which is on that node.
+    fn scan_one(&self, id: NodeId, rank: u16, want: &MemberWant) -> Option<Scan> {
+        let mut scan = Scan { best: Vec::new(), gpus: 0, miss: None };
+        self.look_at(id, self.state.nodes.get(&id)?, rank, want, &mut |gpu, verdict| scan.hear(id, gpu, verdict, 0));
+        (scan.gpus == 0 && scan.miss.is_some()).then_some(scan)
     }
 
     /// Judges every GPU of a node that has the model asked for, and scores what fits.

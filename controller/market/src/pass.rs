@@ -103,8 +103,11 @@ impl Step<'_> {
             self.look_at_booking();
         }
         round.seen.clone_from(&self.state.booking);
-        let everybody = line(self.state, &round.shares).into_iter();
+        let everybody = line(self.state, &round.shares);
+        let effects = self.effects.len();
         round.queue = everybody
+            .iter()
+            .copied()
             .filter(|rank| match self.wake {
                 Wake::All => true,
                 // Nothing came free since the others were tried. But who is kept out by the booking may be let in as soon
@@ -145,7 +148,10 @@ impl Step<'_> {
             }
         }
         round.shares.at_rest(self.state);
-        self.tell_positions(&round);
+        // Without an effect nobody was served, stopped or booked: the line is what it was.
+        let same = self.effects.len() == effects && !round.shares.grouped();
+        let line = if same { everybody } else { line(self.state, &round.shares) };
+        self.tell_positions(line, &round);
     }
 
     /// Finds out who can get something now, where that matters for the order.
@@ -245,8 +251,8 @@ impl Step<'_> {
         }
     }
 
-    fn tell_positions(&mut self, round: &Round) {
-        for (at, rank) in line(self.state, &round.shares).into_iter().enumerate() {
+    fn tell_positions(&mut self, line: BTreeSet<Rank>, round: &Round) {
+        for (at, rank) in line.into_iter().enumerate() {
             let id = rank.lease();
             let Some(lease) = self.state.leases.get_mut(&id) else {
                 continue;

@@ -143,6 +143,13 @@ pub(crate) enum Stage {
 }
 
 impl Miss {
+    /// How near it came, as a number: the lower the nearer, equal only for equals. `None` if what is short is too much.
+    pub(crate) fn distance(&self) -> Option<u64> {
+        let gap = self.nearest.need.saturating_sub(self.nearest.have);
+        let stage = 7_u64.saturating_sub(self.stage as u64);
+        (gap >> 60 == 0).then_some(stage << 60 | gap)
+    }
+
     /// The closer of two.
     pub(crate) fn closer(self, other: Option<Self>) -> Self {
         let gap = |miss: &Self| miss.nearest.need.saturating_sub(miss.nearest.have);
@@ -166,6 +173,18 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
+    /// What a GPU of a node says.
+    pub fn hear(&mut self, id: NodeId, gpu: Option<GpuId>, verdict: Result<Vec<Placed>, Miss>, keep: usize) {
+        match verdict {
+            Ok(choices) => self.take(choices, keep),
+            Err(mut miss) => {
+                miss.nearest.node = id;
+                miss.nearest.gpu = miss.nearest.gpu.or(gpu);
+                self.miss = Some(miss.closer(self.miss.take()));
+            }
+        }
+    }
+
     /// A GPU on which it fits, or several together.
     pub fn take(&mut self, choices: Vec<Placed>, keep: usize) {
         self.gpus += 1;
@@ -309,14 +328,7 @@ impl<'a> World<'a> {
             if used || want.node.is_some_and(|only| only != *id) {
                 continue;
             }
-            self.look_at(*id, node, rank, want, &mut |gpu, verdict| match verdict {
-                Ok(choices) => scan.take(choices, keep),
-                Err(mut miss) => {
-                    miss.nearest.node = *id;
-                    miss.nearest.gpu = miss.nearest.gpu.or(gpu);
-                    scan.miss = Some(miss.closer(scan.miss.take()));
-                }
-            });
+            self.look_at(*id, node, rank, want, &mut |gpu, verdict| scan.hear(*id, gpu, verdict, keep));
         }
         if !scan.best.is_empty() {
             scan.miss = None;

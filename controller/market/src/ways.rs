@@ -10,10 +10,12 @@ use crate::busy::Busy;
 use crate::engine::index::{Entry, Judge, KEYS, MAX_GROUP, Ways};
 use crate::engine::terms::Group;
 use crate::engine::view::Shape;
-use crate::place::{Placed, World};
+use crate::place::{Miss, Placed, World};
 
 /// Most different asks for one want: each is a group, and their order has to fit above the keys of an [`Entry`].
 pub(crate) const RATES: usize = 2000;
+/// No miss.
+const FAR: u64 = u64::MAX;
 /// Binary digits of a key, of its price and charge with it.
 const KEY_BITS: u32 = 20;
 
@@ -37,6 +39,10 @@ pub(crate) struct Book {
     /// By rank: on how many GPUs it fits.
     pub gpus: Vec<u8>,
     pub sum: usize,
+    /// By rank: how near the node came where it fits nowhere on it; `FAR` where it said nothing, or too far to tell.
+    misses: Vec<u64>,
+    /// A miss was too far to be told as a number.
+    untold: bool,
     /// A score did not fit into a key: this want is looked for everywhere.
     pub beyond: bool,
 }
@@ -68,6 +74,23 @@ impl Book {
         Some(Entry { group, key, note: way.spot.note() })
     }
 
+    /// The rank of the nearest miss: the first among equals. `None` if it cannot be told.
+    pub fn nearest(&self, ranks: usize) -> Option<usize> {
+        let near = self.misses.iter().enumerate().min_by_key(|(_, distance)| **distance);
+        let (rank, distance) = near.filter(|_| self.misses.len() == ranks && !self.untold)?;
+        (*distance < FAR).then_some(rank)
+    }
+
+    fn miss(&mut self, rank: u32, distance: u64) {
+        let at = rank as usize;
+        if self.misses.len() <= at {
+            self.misses.resize(at + 1, FAR);
+        }
+        if let Some(known) = self.misses.get_mut(at) {
+            *known = distance;
+        }
+    }
+
     fn count(&mut self, rank: u32, gpus: u8) {
         let at = rank as usize;
         if self.gpus.len() <= at {
@@ -86,6 +109,8 @@ pub(crate) struct Looking<'a> {
     pub want: (u16, &'a MemberWant),
     pub ids: &'a [NodeId],
     pub book: &'a mut Book,
+    /// Whether misses are noted.
+    pub tells: bool,
 }
 
 impl Looking<'_> {
@@ -111,6 +136,14 @@ impl Judge for Looking<'_> {
         let verdicts = node.map(|(id, node)| self.world.ways(id, node, member, want)).unwrap_or_default();
         let able = verdicts.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
         self.book.count(rank, u8::try_from(able.clone().count()).unwrap_or(u8::MAX));
+        if self.tells {
+            let misses = verdicts.iter().filter_map(|(_, verdict)| verdict.as_ref().err());
+            let least = misses.map(Miss::distance).try_fold(FAR, |least, distance| Some(least.min(distance?)));
+            self.book.untold |= least.is_none();
+            self.book.miss(rank, least.unwrap_or(FAR));
+        } else {
+            self.book.untold = true;
+        }
         let mut ways = [None; 2];
         for (way, placed) in ways.iter_mut().zip(able.flatten().filter(|placed| !placed.way.spare)) {
             *way = self.book.entry(placed);

@@ -238,7 +238,8 @@ impl Book {
         let slice = SliceWant::Mig { profile: self.cast.profile() };
         let want = MemberWant { cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(slice) };
         let [one, two, three] = self.cast.renters.clone();
-        let [first, second, third] = [self.request(&one, &want)?, self.request(&two, &want)?, self.request(&three, &want)?];
+        let [first, second, third] =
+            [self.request(&one, &want)?, self.request(&two, &want)?, self.request(&three, &want)?];
         self.run(first)?;
         self.now += 90_000;
         self.report(first, MemberEvent::Metered, 90_000)?;
