@@ -97,6 +97,7 @@ reasons! {
     311 Preempted "preempted" "A lease of a higher class needed the room; billed up to the stop."
     312 QuotaReclaimed "quota_reclaimed" "A group below its guaranteed quota needed the room; billed up to the stop."
     321 DataElsewhere "data_elsewhere" "No node that could take it has all datasets of the request staged."
+    322 TooFar "too_far" "Nodes that could take it together are not known to be as near to each other as it asks."
     401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
     402 ChainBroken "chain_broken" "A reorganisation went deeper than the pool's finality rule; no new grants."
 }

@@ -128,6 +128,7 @@ impl Book {
             min_members: 1,
             min_nodes: 1,
             within: selion_api::lease::Within::Pool,
+            max_latency_us: None,
             regions: Vec::new(),
             max_rate: None,
             classes: 0b11_1111,
