@@ -319,6 +319,11 @@ pub enum ToController {
         /// Up to which total.
         cumulative: Amount,
     } = 5,
+    /// The answer to [`ToAgent::Echo`], at once.
+    Echo {
+        /// Given back.
+        nonce: Hash32,
+    } = 6,
 }
 
 /// From the controller.
@@ -380,4 +385,9 @@ pub enum ToAgent {
         /// with its next heartbeat. Later chunks of the member are not taken before.
         again: bool,
     } = 8,
+    /// Asks for the same bytes back: the controller measures how long that takes.
+    Echo {
+        /// Random.
+        nonce: Hash32,
+    } = 9,
 }

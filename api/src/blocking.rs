@@ -26,6 +26,8 @@ pub enum Constraint {
     Regions,
     /// That nodes must have the datasets staged. Without it: they are fetched wherever it goes.
     NearData,
+    /// How far apart its nodes may be. Without it: any distance, known or not.
+    MaxLatency,
     /// What the nodes must have in common. Without it: nothing.
     Within,
     /// Over how many nodes a gang is spread. Without it: one will do.
@@ -58,6 +60,7 @@ impl Constraint {
             Self::Gpu => "gpu",
             Self::Regions => "regions",
             Self::NearData => "near_data",
+            Self::MaxLatency => "max_latency_us",
             Self::Within => "within",
             Self::MinNodes => "min_nodes",
             Self::Cpu => "cpu",

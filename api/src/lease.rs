@@ -211,6 +211,9 @@ pub struct LeaseRequest {
     pub min_nodes: u16,
     /// What all its nodes have in common.
     pub within: Within,
+    /// Any two of its nodes are at most so far apart, in microseconds there and back, by what the controller measured of
+    /// its links to both. `None`: any.
+    pub max_latency_us: Option<u32>,
     /// Only nodes in one of these regions; any if empty.
     pub regions: Vec<String>,
     /// Highest ask accepted for any member, all its GPUs together, per hour. `None`: any.
@@ -261,6 +264,12 @@ impl LeaseRequest {
         }
         if self.within == Within::Node && self.min_nodes > 1 {
             return Err(("within", "members within one node cannot be spread over min_nodes of them"));
+        }
+        if self.max_latency_us == Some(0) {
+            return Err((
+                "max_latency_us",
+                "max_latency_us is at least 1; members within one node are asked for by within",
+            ));
         }
         if !sound_names(&self.regions) {
             return Err(("regions", "regions are at most 16 different names of 1 to 64 bytes"));

@@ -98,6 +98,7 @@ reasons! {
     312 QuotaReclaimed "quota_reclaimed" "A group below its guaranteed quota needed the room; billed up to the stop."
     313 TooFewGpus "too_few_gpus" "No node of the pool has so many matching GPUs of one model."
     321 DataElsewhere "data_elsewhere" "No node that could take it has all datasets of the request staged."
+    322 TooFar "too_far" "Nodes that could take it together are not known to be as near to each other as it asks."
     401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
     402 ChainBroken "chain_broken" "A reorganisation went deeper than the pool's finality rule; no new grants."
 }

@@ -31,7 +31,7 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 12] = [
+const NO_CAPACITY: [&str; 13] = [
     "class_not_allowed",
     "data_elsewhere",
     "gang_incomplete",
@@ -43,6 +43,7 @@ const NO_CAPACITY: [&str; 12] = [
     "pool_full",
     "price_above_max",
     "sandbox_not_allowed",
+    "too_far",
     "waits_for_stop",
 ];
 

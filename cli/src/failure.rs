@@ -127,6 +127,7 @@ fn next(problem: &Problem) -> Option<String> {
         "pool_full" | "gang_incomplete" | "waits_for_stop" => {
             "add --wait 10m to wait for room, or ask for a smaller slice".to_owned()
         }
+        "too_far" => "raise --max-latency, or add --within node".to_owned(),
         "data_elsewhere" => "leave out --near-data: the datasets are then fetched to where there is room".to_owned(),
         "kept_for_booking" => {
             "add --wait 10m to wait, or a shorter --duration that ends before the booked time".to_owned()

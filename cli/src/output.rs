@@ -127,6 +127,10 @@ pub fn nearest(near: &NearestMiss) -> String {
         (Reason::PaymentRequired, need, have) => {
             format!("it needs {} free in the deposit, there is {}", show_money(need), show_money(have))
         }
+        (Reason::TooFar, need, have) if have >= u64::from(u32::MAX) => {
+            format!("at most {need} us apart is asked for; how far it is was not measured")
+        }
+        (Reason::TooFar, need, have) => format!("at most {need} us apart is asked for, it is {have} us"),
         (reason, 0, 0) => reason.to_string(),
         (reason, need, have) => format!("{reason}, needs {need} and has {have}"),
     };

@@ -41,6 +41,7 @@ fn made(home: &Path) -> [LeaseId; 2] {
             min_members: 1,
             min_nodes: 1,
             within: selion_api::lease::Within::Pool,
+            max_latency_us: None,
             regions: Vec::new(),
             max_rate,
             classes: 0b11_1111,

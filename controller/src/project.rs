@@ -111,6 +111,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         schedulable: reason.is_none(),
         reason,
         linked: node.linked,
+        rtt_us: node.rtt_us,
         paused: node.paused,
         reclaimed: node.reclaimed.iter().map(|(gpu, by)| rest::ReclaimView { gpu: *gpu, by_ms: *by }).collect(),
         since_ms: node.since,

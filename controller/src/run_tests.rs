@@ -28,6 +28,7 @@ fn nodes(linked: &[bool]) -> State {
             reclaimed: Default::default(),
             last_seq: 0,
             blocked: None,
+            rtt_us: None,
             staged: selion_market::staged::Staged::default(),
             held: Default::default(),
         };

@@ -98,6 +98,7 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         min_members: None,
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: None,
         classes: IsolationClass::ALL.to_vec(),

@@ -39,6 +39,10 @@ pub struct NewLease {
     /// What all its nodes have in common.
     #[serde(default)]
     pub within: Within,
+    /// Any two of its nodes are at most so far apart, in microseconds there and back: measured as the sum of the
+    /// controller's round trips to both, which is never too little. Any if absent.
+    #[serde(default)]
+    pub max_latency_us: Option<u32>,
     /// Only nodes in one of these regions; any if empty.
     #[serde(default)]
     pub regions: Vec<String>,
@@ -109,6 +113,7 @@ impl NewLease {
             min_members: self.min_members.unwrap_or(u16::try_from(self.members.len()).unwrap_or(u16::MAX)),
             min_nodes: self.min_nodes,
             within: self.within,
+            max_latency_us: self.max_latency_us,
             regions: self.regions.clone(),
             max_rate: self.max_rate,
             classes: self.classes.iter().fold(0, |set, class| set | class.bit()),

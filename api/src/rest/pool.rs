@@ -123,6 +123,9 @@ pub struct NodeView {
     pub reason: Option<Reason>,
     /// True while its link is up.
     pub linked: bool,
+    /// How long a message to it and the answer take, in microseconds, measured by the controller; absent if not known.
+    #[serde(default)]
+    pub rtt_us: Option<u32>,
     /// Paused by its owner.
     pub paused: bool,
     /// What its owner takes back, until he resumes.

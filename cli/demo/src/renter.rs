@@ -168,6 +168,7 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         min_members: None,
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: None,
         classes: vec![IsolationClass::Simulated],

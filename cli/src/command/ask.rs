@@ -33,6 +33,9 @@ pub struct Ask {
     /// Keep a gang together: what its nodes have in common
     #[arg(long, value_name = "WHAT", default_value = "pool")]
     pub within: Domain,
+    /// Keep a gang's nodes so near to each other, there and back by measurement, e.g. 2ms or 500us
+    #[arg(long, value_name = "TIME", value_parser = latency)]
+    pub max_latency: Option<u32>,
     /// Only GPUs of this model, e.g. "H100 80GB"; may be repeated: any of them
     #[arg(long = "model", value_name = "MODEL")]
     pub models: Vec<String>,
@@ -138,6 +141,13 @@ fn variable(text: &str) -> Result<(String, String), String> {
     pair.ok_or_else(|| format!("`{text}` is not an environment variable; write NAME=VALUE"))
 }
 
+/// Milliseconds or microseconds, in microseconds.
+fn latency(text: &str) -> Result<u32, String> {
+    let known = [("ms", 1_000), ("us", 1)];
+    let us = known.into_iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u32>().ok()?.checked_mul(us));
+    us.filter(|us| *us > 0).ok_or_else(|| format!("`{text}` is not a latency; write 2ms or 500us"))
+}
+
 /// Cores with up to three decimals, in thousandths.
 fn cores(text: &str) -> Result<u32, String> {
     let bad = || format!("`{text}` is not a number of cores; write 2 or 0.5");
@@ -176,6 +186,7 @@ impl Ask {
                 Domain::Rack => Within::Rack,
                 Domain::Node => Within::Node,
             },
+            max_latency_us: self.max_latency,
             regions: self.regions,
             max_rate: self.max_rate,
             classes,
@@ -218,6 +229,8 @@ mod tests {
         assert_eq!(cores("0.5"), Ok(500));
         assert!(cores("half").unwrap_err().contains("write 2 or 0.5"));
         assert!(cores("1.2345").is_err() && cores("-1").is_err() && cores("99999999").is_err());
+        assert_eq!((latency("2ms"), latency("500us")), (Ok(2_000), Ok(500)));
+        assert!(latency("0ms").is_err() && latency("2").unwrap_err().contains("write 2ms"));
         assert_eq!(mount("bafy").map(|mount| mount.mount), Ok("data".to_owned()));
         assert_eq!(mount("bafy:in").map(|mount| mount.mount), Ok("in".to_owned()));
         assert!(mount(":in").is_err() && mount("bafy:").is_err());

@@ -88,6 +88,7 @@ fn constraint(constraint: Constraint) -> &'static str {
         Constraint::Gpu => "the GPU it is pinned to (--gpu)",
         Constraint::Regions => "the regions (--region)",
         Constraint::NearData => "that its data is there already (--near-data)",
+        Constraint::MaxLatency => "how near its nodes are to each other (--max-latency)",
         Constraint::Within => "that its nodes belong together (--within)",
         Constraint::MinNodes => "the number of nodes (--min-nodes)",
         Constraint::Cpu => "its CPU (--cpu)",

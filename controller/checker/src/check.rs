@@ -108,6 +108,7 @@ impl Checker {
             }
             // A spec that cannot be reasoned about is refused.
             Input::Linked { spec, last_seq } if !refused => self.fleet.linked(spec, *last_seq),
+            Input::Measured { node, rtt_us } if !refused => self.fleet.measured(*node, *rtt_us),
             Input::Lost { node, .. } => self.fleet.lost(*node),
             Input::Report(signed) if !refused => self.heard(&signed.report),
             _ => {}

@@ -39,6 +39,7 @@ rules! {
     Gpus "gpus" "A member has as many different GPUs of one model on one node as it asked for."
     MinNodes "min_nodes" "A gang stands on as many nodes as it asked for."
     Within "within" "All nodes of a run are in one region, rack or machine, if it asked for that."
+    Latency "latency" "Any two nodes of a run are as near to each other as it asked for, by what was measured."
     Halted "halted" "Nothing is granted after a reorganisation that went too deep, or when authority has passed on."
     Schedulable "schedulable" "A node takes leases exactly while chain and link say so."
     Party "party" "The renter is the one who asked, the provider the owner of the node."

@@ -11,7 +11,7 @@ use selion_api::{
     Slot, TimeMs,
 };
 
-use crate::finding::{Broken, Rule, holds, within};
+use crate::finding::{Broken, Rule, Verdict, holds, within};
 use crate::fit;
 
 /// The pool's terms, as far as they decide who takes leases.
@@ -47,6 +47,8 @@ pub(crate) struct Machine {
     /// Hash of `spec`.
     shown: Option<Hash32>,
     linked: bool,
+    /// How far it is from the controller, in microseconds there and back.
+    rtt_us: Option<u32>,
     paused: bool,
     /// GPUs that their owner takes back, or the node (`None`), and when.
     reclaimed: BTreeMap<Option<GpuId>, TimeMs>,
@@ -190,6 +192,7 @@ impl Fleet {
     pub(crate) fn linked(&mut self, spec: &NodeSpec, last_seq: u64) {
         let machine = self.touch(spec.node);
         machine.linked = true;
+        machine.rtt_us = None;
         if last_seq < machine.last_seq {
             machine.staged.clear(); // its agent has lost what it had
         }
@@ -227,8 +230,29 @@ impl Fleet {
 
     pub(crate) fn lost(&mut self, node: NodeId) {
         if self.machines.contains_key(&node) {
-            self.touch(node).linked = false;
+            let machine = self.touch(node);
+            (machine.linked, machine.rtt_us) = (false, None);
         }
+    }
+
+    pub(crate) fn measured(&mut self, node: NodeId, rtt_us: u32) {
+        if let Some(machine) = self.machines.get_mut(&node).filter(|machine| machine.linked) {
+            machine.rtt_us = Some(rtt_us);
+        }
+    }
+
+    /// Whether the way over the controller is short enough between each two of these nodes.
+    pub(crate) fn are_near(&self, most_us: Option<u32>, nodes: &BTreeSet<NodeId>) -> Verdict {
+        let Some(most_us) = most_us else {
+            return Ok(());
+        };
+        let rtt = |node| self.machines.get(node).and_then(|machine| machine.rtt_us).map_or(u64::MAX, u64::from);
+        for (at, one) in nodes.iter().enumerate() {
+            for other in nodes.iter().skip(at + 1) {
+                within(Rule::Latency, rtt(one).saturating_add(rtt(other)), most_us)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn paused(&mut self, provider: Account, node: NodeId, paused: bool) {

@@ -22,7 +22,7 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 16] = [
+const ORDER: [Constraint; 17] = [
     Constraint::Room,
     Constraint::Slice,
     Constraint::Gpus,
@@ -31,6 +31,7 @@ const ORDER: [Constraint; 16] = [
     Constraint::Ram,
     Constraint::Cpu,
     Constraint::Within,
+    Constraint::MaxLatency,
     Constraint::MinNodes,
     Constraint::NearData,
     Constraint::Gpu,
@@ -46,7 +47,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 21 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 22 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -57,6 +58,7 @@ impl State {
         let request = &lease.request;
         let judged_a_scan = MAX_SEARCHES + ORDER.len() * SLICES;
         let work = self.gpus().saturating_mul(gang::most_scans(request.members.len())).saturating_mul(judged_a_scan);
+        let work = work.saturating_mul(gang::latency::rounds(request));
         if work > MAX_JUDGED {
             return None;
         }
@@ -91,6 +93,7 @@ impl State {
     pub fn shortfall(&self, id: LeaseId) -> Option<Shortfall> {
         let lease = self.leases.get(&id).filter(|lease| lease.state == LeaseState::Waiting)?;
         let scans = gang::most_scans(lease.request.min_members.into());
+        let scans = scans.saturating_mul(gang::latency::rounds(&lease.request));
         if self.gpus().saturating_mul(scans) > MAX_JUDGED {
             return None;
         }
@@ -131,6 +134,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
         Constraint::Within => request.within != Within::Pool,
         Constraint::MinNodes => request.min_nodes > 1,
         Constraint::NearData => request.near_data,
+        Constraint::MaxLatency => request.max_latency_us.is_some(),
         Constraint::Cpu => any(|want| want.cpu_milli > 0),
         Constraint::Ram => any(|want| want.ram_bytes > 0),
         Constraint::Disk => any(|want| want.disk_bytes > 0),
@@ -149,6 +153,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::Classes => relaxed.classes = all_classes(),
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
+            Constraint::MaxLatency => relaxed.max_latency_us = None,
             Constraint::Slice | Constraint::Room => {}
             Constraint::Within => relaxed.within = Within::Pool,
             Constraint::Regions => relaxed.regions.clear(),

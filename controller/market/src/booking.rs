@@ -125,7 +125,8 @@ fn as_booked<'a>(mut world: World<'a>, places: &'a [(NodeId, Held)]) -> Option<V
         world.placed.push(found?);
     }
     // They are in one domain still: a node whose words change is closed in between, and with that the booking falls.
-    Some(world.placed)
+    // How far they are apart may change at any time.
+    gang::latency::are_near(&world).then_some(world.placed)
 }
 
 /// The earliest known time at which a waiting lease fits, and how; `None` if it fits at none.

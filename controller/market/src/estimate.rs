@@ -51,6 +51,7 @@ impl State {
                 continue;
             };
             let scans = gang::most_scans(lease.request.members.len());
+            let scans = scans.saturating_mul(gang::latency::rounds(&lease.request));
             let searches = known_ends(self).len().saturating_add(plan.len()).saturating_add(2).ilog2() as usize + 1;
             left = left.checked_sub(gpus.saturating_mul(scans).saturating_mul(searches))?;
             let Some((at, places)) = self.fits_after(turn.lease(), lease, &plan) else {

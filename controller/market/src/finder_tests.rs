@@ -65,6 +65,7 @@ fn node(id: u8, rate: u64) -> Node {
         reclaimed: BTreeMap::new(),
         last_seq: 0,
         blocked: None,
+        rtt_us: None,
         staged: crate::staged::Staged::default(),
         held: BTreeMap::new(),
     }
@@ -96,6 +97,7 @@ fn request(want: SliceWant, max_rate: Option<u64>, model: Option<&str>) -> Lease
         min_members: 1,
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: max_rate.map(Rate),
         classes: 0b11_1111,

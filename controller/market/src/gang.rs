@@ -3,6 +3,7 @@
 
 mod count;
 mod domain;
+pub(crate) mod latency;
 mod search;
 
 use alloc::vec::Vec;
@@ -71,14 +72,20 @@ struct Failure {
 ///
 /// The best over the domains: the least sum of the rates, then of what else the score counts, then the first domain.
 pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
-    if world.request.within == Within::Pool {
+    let bound = latency::bound(world.request);
+    if world.request.within == Within::Pool && bound.is_none() {
         let placed = inside(world, u128::MAX).map_err(|failure| failure.none)?;
         return placed.ok_or_else(|| NoPlace::plain(Reason::GangIncomplete));
     }
     let mut best: Option<([u128; 4], Vec<Placed>)> = None;
     let mut nearest: Option<Failure> = None;
     let mut proved = true;
-    for nodes in domain::all(world) {
+    let (domains, all) = match bound {
+        Some(most_us) => latency::sets(world, most_us),
+        None => (domain::all(world).collect(), true),
+    };
+    proved &= all;
+    for nodes in domains {
         world.among = Some(nodes);
         // Where fragmentation is charged, a member may cost less beside others than alone.
         let known = best.as_ref().filter(|_| world.state.policy.shadow_permille == 0);
@@ -102,7 +109,8 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
     world.among = None;
     let no_domain = || NoPlace { proved: true, ..NoPlace::plain(Reason::NoMatchingSlice) };
     let none = || nearest.map_or_else(no_domain, |failure| NoPlace { proved, ..failure.none });
-    best.map(|(_, placed)| placed).ok_or_else(none)
+    let found = best.map(|(_, placed)| placed).ok_or_else(none);
+    found.map_err(|none| if bound.is_some() { latency::or_too_far(world, none) } else { none })
 }
 
 /// The required members have their places in this world: gives the others theirs, in order of rank, up to the first that
@@ -111,8 +119,12 @@ pub(crate) fn grow(mut world: World<'_>) -> Vec<Placed> {
     if world.request.within != Within::Pool {
         world.among = world.placed.first().map(|first| domain::around(&world, first.node));
     }
+    let around = world.among.clone();
     let members = u16::try_from(world.request.members.len()).unwrap_or(u16::MAX);
     for rank in world.request.min_members..members {
+        if let Some(most_us) = latency::bound(world.request) {
+            world.among = Some(latency::beside(&world, around.as_deref(), most_us));
+        }
         let Some(placed) = world.scan(rank, false, 1).best.into_iter().next() else {
             break;
         };

@@ -80,6 +80,7 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         paused: false,
         last_seq: 0,
         blocked: None,
+        rtt_us: None,
         staged: crate::staged::Staged::default(),
         reclaimed: alloc::collections::BTreeMap::new(),
     }
@@ -111,6 +112,7 @@ fn request(wants: Vec<MemberWant>, within: Within, spread: u16) -> LeaseRequest 
         min_members: members,
         min_nodes: if within == Within::Node { 1 } else { spread.min(members) },
         within,
+        max_latency_us: None,
         regions: vec![],
         max_rate: None,
         classes: 0b11_1111,

@@ -164,4 +164,12 @@ pub enum Input {
         /// What is there may stay for so long from this entry on, in milliseconds.
         notice_ms: u64,
     } = 12,
+    /// The controller measured how long a message to a linked node and its answer take, and that differs from what the
+    /// log has by a step.
+    Measured {
+        /// Which.
+        node: NodeId,
+        /// There and back, in microseconds; rounded up.
+        rtt_us: u32,
+    } = 13,
 }

@@ -30,6 +30,7 @@ impl Step<'_> {
             offer: None,
             spec: None,
             linked: false,
+            rtt_us: None,
             since,
             paused: false,
             reclaimed: BTreeMap::new(),
@@ -70,6 +71,7 @@ impl Step<'_> {
         }
         let (id, at) = (spec.node, self.at);
         let node = self.node_entry(id);
+        node.rtt_us = None; // it was that of another link
         if !node.linked {
             node.linked = true;
             node.since = at;
@@ -116,6 +118,7 @@ impl Step<'_> {
             return Answer::Done;
         }
         node.linked = false;
+        node.rtt_us = None;
         node.since = at;
         self.touch(id);
         let held: Vec<(LeaseId, u16, u32)> =
@@ -132,6 +135,24 @@ impl Step<'_> {
             }
         }
         self.reblock(id);
+        Answer::Done
+    }
+
+    /// The controller measured its link to a node.
+    pub(crate) fn measured(&mut self, id: NodeId, rtt_us: u32) -> Answer {
+        let Some(node) = self.state.nodes.get_mut(&id) else {
+            return self.refuse(Refusal::plain(Reason::UnknownNode));
+        };
+        if !node.linked {
+            return self.refuse(Refusal::plain(Reason::NodeNotSchedulable));
+        }
+        let before = node.rtt_us.replace(rtt_us);
+        self.touched.nodes.insert(id);
+        let mut waiting = self.state.waiting.iter().filter_map(|id| self.state.leases.get(id));
+        let nearer = before.is_none_or(|before| rtt_us < before);
+        if nearer && waiting.any(|lease| lease.request.max_latency_us.is_some()) {
+            self.wake_up(Wake::All);
+        }
         Answer::Done
     }
 

@@ -141,6 +141,8 @@ pub struct Node {
     pub linked: bool,
     /// Since when `linked` is what it is.
     pub since: TimeMs,
+    /// How long a message to it over its present link and the answer take, in microseconds; `None` if not measured.
+    pub rtt_us: Option<u32>,
     /// Paused by its owner.
     pub paused: bool,
     /// What its owner takes back, a GPU or (`None`) all of it: it takes nobody, and what is there is stopped then.

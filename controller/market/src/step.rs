@@ -134,6 +134,7 @@ impl Step<'_> {
             Input::Linked { spec, last_seq } => self.linked(spec, *last_seq),
             Input::Lost { node, .. } => self.lost(*node),
             Input::Report(signed) => self.report(&signed.report),
+            Input::Measured { node, rtt_us } => self.measured(*node, *rtt_us),
         }
     }
 

@@ -21,6 +21,7 @@ use tracing::{debug, error, info, warn};
 use super::core::{Claim, CoreError, read};
 use super::counts::Bad;
 use super::desired::{WorkCache, desired};
+use super::distance::Distance;
 use super::hello::{self, Refused};
 use super::hub::Inner;
 use super::logs;
@@ -121,6 +122,8 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 vouchers: BTreeMap::new(),
                 unkept: BTreeMap::new(),
                 token_at: Instant::now(),
+                distance: Distance::new(Instant::now()),
+                measuring: None,
             };
             let end = match session.serve(last_seq).await {
                 Err(end) => end,
@@ -219,6 +222,14 @@ async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, u64), End> {
     Ok((handle, last_seq.unwrap_or(0)))
 }
 
+/// What came of it; never, if nothing is on its way.
+async fn finished(measuring: &mut Option<BoxFuture<'_, bool>>) -> bool {
+    match measuring {
+        Some(entering) => entering.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A link whose hello was accepted.
 struct Session<'a> {
     inner: &'a Inner,
@@ -237,6 +248,9 @@ struct Session<'a> {
     /// Members whose lines could not be written, from which number on.
     unkept: BTreeMap<(LeaseId, u32, u16), u64>,
     token_at: Instant,
+    distance: Distance,
+    /// A measure on its way into the log.
+    measuring: Option<BoxFuture<'a, bool>>,
 }
 
 impl Session<'_> {
@@ -263,6 +277,17 @@ impl Session<'_> {
                     }
                     Nudge::Close(None) => return Err(End::Closed("let go".into())),
                 },
+                () = tokio::time::sleep_until(self.distance.due) => {
+                    let nonce = self.inner.core.nonce()?;
+                    self.distance.ask(nonce, Instant::now());
+                    self.wire.send(&ToAgent::Echo { nonce }).await?;
+                }
+                entered = finished(&mut self.measuring) => {
+                    self.measuring = None;
+                    if !entered {
+                        self.distance.not_entered();
+                    }
+                }
                 () = tokio::time::sleep_until(self.token_at) => {
                     let token = self.fresh_token()?;
                     self.wire.send(&ToAgent::Token(token)).await?;
@@ -292,6 +317,17 @@ impl Session<'_> {
                 Err(malformed("a second hello"))
             }
             ToController::Heartbeat { .. } => Ok(()),
+            ToController::Echo { nonce } => {
+                // While one is on its way, the next waits for the answer after it.
+                if self.measuring.is_none()
+                    && let Some(rtt_us) = self.distance.answer(nonce, Instant::now())
+                {
+                    let node = self.handle.node;
+                    let entering = async move { core.submit(Input::Measured { node, rtt_us }).await.is_ok() };
+                    self.measuring = Some(entering.boxed());
+                }
+                Ok(())
+            }
             ToController::Report(report) => self.report(report).await,
             ToController::Logs(chunk) => self.keep_lines(&chunk).await,
             ToController::Outputs(outputs) => {

@@ -10,6 +10,7 @@
 mod core;
 mod counts;
 mod desired;
+mod distance;
 mod hello;
 mod hub;
 mod link;

@@ -422,6 +422,7 @@ fn refused(reason: Reason) -> Face {
         R::PoolFull | R::GangIncomplete | R::Queued | R::WaitsForStop => {
             (S::CONFLICT, "set wait_ms to wait for room, or ask for a smaller slice", true)
         }
+        R::TooFar => (S::CONFLICT, "raise max_latency_us, or ask for one node with within node", true),
         R::DataElsewhere => {
             (S::CONFLICT, "ask without near_data: the datasets are then fetched to where there is room", true)
         }

@@ -165,6 +165,7 @@ impl Session<'_> {
                 }
                 Ok(())
             }
+            ToAgent::Echo { nonce } => self.wire.send(&ToController::Echo { nonce }).await,
             ToAgent::Head(head) => Ok(self.link.book.see_head(head)?),
             ToAgent::Token(token) => {
                 self.link.token.send_replace(Some(token));
@@ -289,6 +290,7 @@ fn unexpected(when: &str, message: &ToAgent) -> LinkError {
         ToAgent::Head(_) => "a head",
         ToAgent::Token(_) => "a token",
         ToAgent::LinesKept { .. } => "an acknowledgement of log lines",
+        ToAgent::Echo { .. } => "an echo",
     };
     LinkError::Nonsense(format!("{what} {when}"))
 }

@@ -325,6 +325,7 @@ impl Book {
             min_members: 1,
             min_nodes: 1,
             within: Within::Pool,
+            max_latency_us: None,
             regions: Vec::new(),
             max_rate: None,
             classes: 0b11_1111,

@@ -177,6 +177,7 @@ impl Entry<'_> {
         let whole = within(Rule::Gang, lease.request.min_members, granted);
         let known = within(Rule::Gang, granted, most);
         let one = holds(Rule::Within, book.fleet.are_within(lease.request.within, &gang.nodes));
+        let near = book.fleet.are_near(lease.request.max_latency_us, &gang.nodes);
         let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
         let end = book.latest_end(duration_ms);
         let pays = book.money.pays(renter, cost, end);
@@ -190,6 +191,7 @@ impl Entry<'_> {
         self.tell(Some(gang.lease), whole);
         self.tell(Some(gang.lease), known);
         self.tell(Some(gang.lease), one);
+        self.tell(Some(gang.lease), near);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);

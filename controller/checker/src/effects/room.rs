@@ -58,7 +58,7 @@ impl Checker {
         let back = TimeMs(at.0.saturating_sub(self.policy.ending_ms));
         let gone: Runs = gone.chain(self.fleet.due_back(back)).chain(beside).collect();
         let wants = lease.request.members.get(..usize::from(lease.request.min_members))?;
-        if lease.request.within != Within::Pool {
+        if lease.request.within != Within::Pool || lease.request.max_latency_us.is_some() {
             return None;
         }
         let mut kinds = Vec::new();

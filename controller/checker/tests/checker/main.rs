@@ -15,6 +15,7 @@ mod groups;
 #[path = "../../../market/tests/market/invariants.rs"]
 mod invariants;
 mod kept;
+mod latency;
 mod lives;
 mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]

@@ -33,6 +33,7 @@ enum Op {
     },
     Lost(u8),
     Link(u8),
+    Measured(u8, u32),
     Pause(u8, bool),
     /// The node, or its first GPU.
     Reclaim(u8, bool, u64),
@@ -57,6 +58,7 @@ fn op() -> impl Strategy<Value = Op> {
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         1 => (1_u8..4).prop_map(Op::Lost),
         2 => (1_u8..4).prop_map(Op::Link),
+        3 => (1_u8..4, 1_u32..1_500).prop_map(|(node, rtt_us)| Op::Measured(node, rtt_us)),
         1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
         1 => (1_u8..4, any::<bool>(), prop_oneof![Just(0), 0..HOUR]).prop_map(|(node, all, ms)| Op::Reclaim(node, all, ms)),
         4 => prop_oneof![0..20_000_u64, 0..HOUR, Just(25 * HOUR)].prop_map(Op::Pass),
@@ -123,7 +125,8 @@ fn apply(pool: &mut Pool, op: Op) {
             }
             let min_members = request.min_members.min(needs);
             let (datasets, near_data) = data_of(data);
-            let request = LeaseRequest { datasets, near_data, ..request };
+            let max_latency_us = (data % 3 == 1).then_some(1_000);
+            let request = LeaseRequest { datasets, near_data, max_latency_us, ..request };
             pool.request(LeaseRequest { priority, on_node_loss, within, min_members, ..request });
         }
         Op::Release(at) => {
@@ -158,6 +161,9 @@ fn apply(pool: &mut Pool, op: Op) {
             let known = pool.state.nodes[&node_id(node)].last_seq;
             let last_seq = if known.is_multiple_of(3) { 0 } else { known }; // some agents lost their state
             pool.enter(Input::Linked { spec, last_seq });
+        }
+        Op::Measured(node, rtt_us) => {
+            pool.enter(Input::Measured { node: node_id(node), rtt_us });
         }
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });

@@ -148,6 +148,7 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
             Constraint::Classes => relaxed.classes = ALL,
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
+            Constraint::MaxLatency => relaxed.max_latency_us = None,
             Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),

@@ -55,6 +55,7 @@ fn request() -> LeaseRequest {
         min_members: 2,
         min_nodes: 2,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: Some(2_000),
         regions: Vec::new(),
         max_rate: Some(Rate(900_000)),
         classes: 0b11_1111,
@@ -144,6 +145,7 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
         ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true }),
         ("linked", Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 5 }),
         ("lost", Input::Lost { node: NODE, last_seq: 5 }),
+        ("measured", Input::Measured { node: NODE, rtt_us: 1_000 }),
         ("reclaim", Input::Reclaim { provider: PROVIDER, node: NODE, gpu: Some(GPU), notice_ms: 600_000 }),
     ];
     let mut lines: Vec<(String, Vec<u8>)> =

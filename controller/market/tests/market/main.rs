@@ -17,6 +17,7 @@ mod groups;
 mod hierarchy;
 mod honest;
 mod invariants;
+mod latency;
 mod leases;
 mod links;
 mod money;

@@ -129,6 +129,7 @@ pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
         min_members: u16::try_from(slices.len()).unwrap(),
         min_nodes: 1,
         within: Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: None,
         classes: 0b11_1111,

@@ -33,7 +33,9 @@ enum Op {
         gpus: u16,
         /// Datasets, and whether to be near them.
         data: (Vec<u8>, bool),
+        max_latency_us: Option<u32>,
     },
+    Measured(u8, u32),
     Release(usize),
     /// The next thing that an honest agent would say of a member.
     Honest {
@@ -114,12 +116,19 @@ fn op() -> impl Strategy<Value = Op> {
         prop::option::of(50_000..3 * TOKEN),
         0_u8..20,
         0_usize..6,
-        (within(), 0_u16..3, 1_u16..5, (prop::collection::vec(0_u8..4, 0..3), any::<bool>())),
+        (
+            within(),
+            0_u16..3,
+            1_u16..5,
+            (prop::collection::vec(0_u8..4, 0..3), any::<bool>()),
+            prop::option::weighted(0.2, 1_u32..2_000),
+        ),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus, data))| Op::Ask {
-            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data,
+        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus, data, max_latency_us))| Op::Ask {
+            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data, max_latency_us,
         }),
+        3 => (0_u8..4, 1_u32..1_500).prop_map(|(node, rtt_us)| Op::Measured(node, rtt_us)),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
         6 => (any::<usize>(), 0_u16..4, event(), any::<u64>(), 0_u8..12)
@@ -185,13 +194,16 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data } => {
+        Op::Ask {
+            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data, max_latency_us,
+        } => {
             let mut request = ask(renter(who), &slices);
             for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
                 want.gpus = gpus;
             }
             request.min_members = request.min_members.saturating_sub(optional).max(1);
             request.within = within;
+            request.max_latency_us = max_latency_us;
             request.datasets = data.0.iter().map(|tag| Hash32([*tag; 32])).collect();
             request.near_data = data.1 && !data.0.is_empty();
             request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
@@ -254,6 +266,9 @@ fn apply(pool: &mut Pool, op: Op) {
             let known = pool.state.nodes[&node_id(node)].last_seq;
             let last_seq = if known.is_multiple_of(3) { 0 } else { known }; // some agents lost their state
             pool.enter(Input::Linked { spec, last_seq });
+        }
+        Op::Measured(node, rtt_us) => {
+            pool.enter(Input::Measured { node: node_id(node), rtt_us });
         }
         Op::Pause(node, paused) => {
             pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });

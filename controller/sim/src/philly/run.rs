@@ -108,6 +108,7 @@ fn request(number: usize, job: &Job, renter: Account) -> LeaseRequest {
         min_members: u16::try_from(job.gpus).unwrap_or(u16::MAX),
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: None,
         classes: 0b11_1111,

@@ -47,6 +47,7 @@ pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration
         min_members: u16::try_from(gpus).expect("few GPUs"),
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: max_rate.map(Rate),
         classes: 0b11_1111,

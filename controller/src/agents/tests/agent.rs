@@ -60,8 +60,18 @@ impl Agent {
         self.socket.send(frame).await.unwrap();
     }
 
-    /// The next message; `None` once the link is closed.
+    /// The next message that is about work, money or the log; `None` once the link is closed.
     pub(super) async fn next(&mut self) -> Option<ToAgent> {
+        loop {
+            match self.hear().await {
+                Some(ToAgent::Echo { .. }) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The next message; `None` once the link is closed.
+    pub(super) async fn hear(&mut self) -> Option<ToAgent> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Binary(bytes))) => {

@@ -86,6 +86,7 @@ impl Real {
             min_members: 1,
             min_nodes: 1,
             within: selion_api::lease::Within::Pool,
+            max_latency_us: None,
             regions: Vec::new(),
             max_rate: None,
             classes: 0x3f,

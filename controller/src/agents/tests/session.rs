@@ -1,11 +1,13 @@
 //! A link after its welcome.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use selion_api::agent::{
     LogChunk, LogSource, MemberEvent, Outputs, Phase, Report, SignedReport, SignedVoucher, ToAgent, ToController,
 };
 use selion_api::commit::salted;
-use selion_api::{Amount, Reason, Signature, TimeMs};
+use selion_api::{Amount, Hash32, Reason, Signature, TimeMs};
 use selion_market::Input;
 
 use super::super::counts::Bad;
@@ -341,4 +343,65 @@ async fn a_second_hello_on_a_link_closes_it() {
     agent.say(&world.key, hello).await;
     assert_eq!(agent.refusal().await.0, Reason::BadRequest);
     assert_eq!(world.hub.bad(Bad::Malformed), 1);
+}
+
+/// The next question.
+async fn question(agent: &mut Agent) -> Hash32 {
+    loop {
+        match agent.hear().await {
+            Some(ToAgent::Echo { nonce }) => return nonce,
+            Some(_) => {}
+            None => panic!("the link is closed"),
+        }
+    }
+}
+
+/// Answers the next `count` questions after `delay` each.
+async fn echo(agent: &mut Agent, count: usize, delay: Duration) {
+    for _ in 0..count {
+        let nonce = question(agent).await;
+        tokio::time::sleep(delay).await;
+        agent.send(&ToController::Echo { nonce }).await;
+    }
+}
+
+fn measures(world: &World) -> Vec<u32> {
+    let entered = world.core.entered.lock().unwrap();
+    let told = entered.iter().filter_map(|input| match input {
+        Input::Measured { node, rtt_us } if *node == world.key.node() => Some(*rtt_us),
+        _ => None,
+    });
+    told.collect()
+}
+
+#[tokio::test]
+async fn a_live_link_is_measured_and_no_nearer_than_it_answers() {
+    let world = World::start().await;
+    let mut agent = Agent::link(&world).await;
+    let delay = Duration::from_millis(20);
+    echo(&mut agent, 3, delay).await;
+    let nonce = question(&mut agent).await; // it comes after the answer before was heard
+    assert!(measures(&world).is_empty(), "three answers are too few");
+    tokio::time::sleep(delay).await;
+    agent.send(&ToController::Echo { nonce }).await;
+    question(&mut agent).await;
+    let entered = measures(&world);
+    assert_eq!(entered.len(), 1, "{entered:?}");
+    assert!((20_000..200_000).contains(&entered[0]), "{entered:?}");
+}
+
+#[tokio::test]
+async fn what_was_not_asked_is_no_answer() {
+    let world = World::start().await;
+    let mut agent = Agent::link(&world).await;
+    for lie in 200..206 {
+        agent.send(&ToController::Echo { nonce: Hash32([lie; 32]) }).await;
+    }
+    let asked = question(&mut agent).await;
+    for _ in 0..6 {
+        agent.send(&ToController::Echo { nonce: asked }).await; // the first of them is one
+    }
+    echo(&mut agent, 2, Duration::ZERO).await;
+    question(&mut agent).await;
+    assert!(measures(&world).is_empty(), "three are too few");
 }

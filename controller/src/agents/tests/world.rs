@@ -104,6 +104,7 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
     let node = Node {
         provider: Some(spec.provider),
         blocked: None,
+        rtt_us: None,
         staged: selion_market::staged::Staged::default(),
         offer: Some(spec.hash()),
         spec: None,
@@ -132,6 +133,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         min_members: 1,
         min_nodes: 1,
         within: selion_api::lease::Within::Pool,
+        max_latency_us: None,
         regions: Vec::new(),
         max_rate: None,
         classes: 0x3f,
