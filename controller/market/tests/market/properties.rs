@@ -195,7 +195,19 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
 fn apply(pool: &mut Pool, op: Op) {
     match op {
         Op::Ask {
-            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data, max_latency_us,
+            who,
+            slices,
+            spread,
+            patient,
+            requeue,
+            max,
+            key,
+            class,
+            within,
+            optional,
+            gpus,
+            data,
+            max_latency_us,
         } => {
             let mut request = ask(renter(who), &slices);
             for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
