@@ -37,6 +37,7 @@ mod place;
 mod preempt;
 mod quota;
 mod reclaim;
+mod repair;
 mod request;
 pub mod scoring;
 pub mod shares;

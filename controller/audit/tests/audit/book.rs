@@ -161,7 +161,7 @@ impl Book {
             seq: self.state.nodes[&member.node].last_seq + 1,
             fence: FENCE,
             lease: id,
-            attempt: lease.attempt,
+            attempt: member.attempt,
             member: 0,
             gpu: member.gpu,
             slot: member.slot.clone(),

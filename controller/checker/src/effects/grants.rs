@@ -12,7 +12,7 @@ use crate::bundle::bundle;
 use crate::fair::Shares;
 use crate::finding::{Broken, Rule, equal, holds, within};
 use crate::fleet::{Guest, Look, Place, Taken};
-use crate::leases::Part;
+use crate::leases::{Part, Stand};
 use crate::line;
 
 impl Entry<'_> {
@@ -25,8 +25,9 @@ impl Entry<'_> {
             (lease.cost, lease.kept, lease.billed) = (0, 0, 0);
             (lease.active_since, lease.stopped_for) = (None, None);
         }
+        let booked = self.book.booked.map(|(booked, _)| booked);
         self.book.booked = self.book.booked.filter(|(booked, _)| *booked != id);
-        self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), passed });
+        self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), lost: None, booked, cost: 0, passed });
     }
 
     /// Who waits for the same as `id` and comes before it.
@@ -62,10 +63,14 @@ impl Entry<'_> {
     pub(super) fn granted(&mut self, grant: &Grant) {
         let id = grant.lease;
         let book = &*self.book;
-        let open = self.gang.as_ref().is_some_and(|gang| gang.lease == id);
-        let lease = book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
-        // Members come in order of rank.
-        let next = lease.filter(|lease| lease.parts.len() == usize::from(grant.member));
+        let open = self.gang.as_ref().filter(|gang| gang.lease == id);
+        let lease = book.leases.get(&id).filter(|lease| open.is_some() && lease.attempt == grant.attempt);
+        let lost = open.and_then(|gang| gang.lost.as_ref());
+        // Members come in order of rank; of those that are repaired only what was lost.
+        let next = lease.filter(|lease| match lost {
+            None => lease.parts.len() == usize::from(grant.member),
+            Some(lost) => lost.first() == Some(&grant.member),
+        });
         let Some((lease, want)) =
             next.and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
         else {
@@ -87,18 +92,39 @@ impl Entry<'_> {
         if let Some(shares) = &mut self.shares {
             shares.take(grant.renter, bundle(gpu, &taken.slot, taken.beside));
         }
-        let cost = cost_of(grant.rate.0, lease.request.duration_ms);
+        let lasts_ms = if lost.is_some() { lease.rest_ms(book.now) } else { lease.request.duration_ms };
+        let cost = cost_of(grant.rate.0, lasts_ms);
+        let anew = open.filter(|gang| gang.lost.is_none());
+        let before = anew.and_then(|gang| self.repair_before(lease, gang.booked, &place));
         self.tell(Some(id), party);
         self.tell(Some(id), fits);
+        self.tell(before, holds(Rule::Order, before.is_none()));
         self.book.fleet.put(grant.node, taken);
-        if let Some(lease) = self.book.leases.get_mut(&id) {
-            lease.parts.push(Part { provider: grant.provider, rate: grant.rate, metered_ms: 0, billed: false });
-            // Amounts end at the largest one.
-            lease.cost = lease.cost.saturating_add(cost).min(u64::MAX.into());
+        let Some((lease, gang)) = self.book.leases.get_mut(&id).zip(self.gang.as_mut()) else {
+            return;
+        };
+        let part = Part {
+            attempt: grant.attempt,
+            node: grant.node,
+            stand: if gang.lost.is_some() { Stand::Joins } else { Stand::With },
+            since: None,
+            provider: grant.provider,
+            rate: grant.rate,
+            metered_ms: 0,
+            billed: false,
+        };
+        match &mut gang.lost {
+            None => lease.parts.push(part),
+            Some(lost) => {
+                lost.pop_first();
+                if let Some(old) = lease.parts.get_mut(usize::from(grant.member)) {
+                    *old = part;
+                }
+            }
         }
-        if let Some(gang) = &mut self.gang {
-            gang.nodes.insert(grant.node);
-        }
+        // Amounts end at the largest one.
+        gang.cost = gang.cost.saturating_add(cost).min(u64::MAX.into());
+        gang.nodes.insert(grant.node);
     }
 
     pub(super) fn close_gang(&mut self) {
@@ -109,25 +135,29 @@ impl Entry<'_> {
         let Some(lease) = book.leases.get_mut(&gang.lease) else {
             return;
         };
-        let (renter, cost) = (lease.request.renter, lease.cost);
-        lease.kept = cost;
+        let (renter, cost, repair) = (lease.request.renter, gang.cost, gang.lost.is_some());
+        lease.cost = lease.cost.saturating_add(cost).min(u64::MAX.into());
+        lease.kept = lease.kept.saturating_add(cost);
         let (granted, most) = (lease.parts.len() as u64, lease.request.members.len() as u64);
         let whole = within(Rule::Gang, lease.request.min_members, granted);
         let known = within(Rule::Gang, granted, most);
+        let all = equal(Rule::Gang, 0, gang.lost.map_or(0, |lost| lost.len() as u64));
         let one = holds(Rule::Within, book.fleet.are_within(lease.request.within, &gang.nodes));
         let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
         let duration_ms = lease.request.duration_ms;
-        let end = book.latest_end(duration_ms);
+        let expires = book.now.plus(lease.rest_ms(book.now));
+        let end = if repair { expires.plus(book.policy.ending_ms) } else { book.latest_end(duration_ms) };
         let pays = book.money.pays(renter, cost, end);
         let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);
         let could_pay = |id: &LeaseId| payer_of(id).is_some_and(|renter| book.money.pays(renter, cost, end).is_ok());
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
         book.money.purse(renter).runs += cost;
         self.reserves.entry(renter).or_default().0 += cost;
-        let delays = self.delays_booking(gang.lease, end);
+        let delays = self.delays_booking(gang.lease, end, repair);
         let now_at = core::mem::replace(&mut self.at, gang.at);
         self.tell(Some(gang.lease), whole);
         self.tell(Some(gang.lease), known);
+        self.tell(Some(gang.lease), all);
         self.tell(Some(gang.lease), one);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);

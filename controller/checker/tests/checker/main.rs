@@ -22,5 +22,6 @@ mod pool;
 mod quotas;
 mod random;
 mod reclaims;
+mod repairs;
 mod tape;
 mod turns;

@@ -28,5 +28,6 @@ mod properties;
 mod quota;
 mod quote;
 mod reclaim;
+mod repair;
 mod score;
 mod waiting;

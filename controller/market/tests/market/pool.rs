@@ -283,7 +283,7 @@ impl Pool {
             seq: self.state.nodes[&member.node].last_seq + 1,
             fence: self.fence,
             lease: id,
-            attempt: lease.attempt,
+            attempt: member.attempt,
             member: rank,
             gpu: member.gpu,
             slot: member.slot.clone(),

@@ -142,6 +142,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         datasets: Vec::new(),
     };
     let member = Member {
+        attempt: 1,
         node,
         provider: PROVIDER,
         gpu: GPU,
@@ -150,6 +151,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         rate: Rate(1_000),
         port: 20_000,
         progress: Progress::Granted,
+        since: None,
         billable_ms: 0,
         vouched: Amount(0),
         vouched_at: TimeMs(0),
@@ -166,6 +168,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         since: TimeMs(0),
         deadline: Some(TimeMs(10_000)),
         notice: None,
+        broken: None,
         wait_until: TimeMs(0),
         reason: None,
         nearest: None,
@@ -174,6 +177,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         members: vec![member],
         reserved: Amount(0),
         active_since: None,
+        fixed: Amount(0),
         requeue: false,
         past: Vec::new(),
     };
