@@ -112,6 +112,8 @@ pub struct Peer {
     pub rank: u16,
     /// `host:port`.
     pub address: String,
+    /// Which run of it: a higher one than before when it was repaired.
+    pub attempt: u32,
 }
 
 /// One member that this node should hold. A member that is not in the desired state is to be stopped.
@@ -135,7 +137,7 @@ pub struct Assignment {
     pub ram_bytes: u64,
     /// The port at which the member listens, if it wants to.
     pub port: u16,
-    /// All members of the lease by rank, this one included.
+    /// All members of the lease by rank, this one included. They change while it runs if one is repaired.
     pub peers: Vec<Peer>,
     /// What to run.
     pub work: Work,

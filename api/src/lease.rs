@@ -128,6 +128,9 @@ pub enum OnNodeLoss {
     End = 0,
     /// The whole lease stops, is billed up to there, and waits again, first in line.
     Requeue = 1,
+    /// The members that were lost get other places, first in line, while the others run on, as long as `min_members` of
+    /// them do. Where that cannot be, as `requeue`.
+    Repair = 2,
 }
 
 /// Who goes first, and who may be stopped for whom: a lease may take the room of leases of a lower class, never of its

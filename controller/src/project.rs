@@ -14,7 +14,9 @@ use selion_market::state::{Lease, Node, State};
 pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
     let lease = state.leases.get(&id)?;
     let members = members(state, lease);
-    let run: u64 = members.iter().map(|member| member.amount.0).sum();
+    // What was lost in this run has its final bill already.
+    let billed = lease.members.iter().filter(|member| member.since.is_some());
+    let run: u64 = lease.fixed.0 + billed.map(|member| member.rate.bill(member.billable_ms).0).sum::<u64>();
     let past: u64 = lease.past.iter().map(|(_, _, amount)| amount.0).sum();
     let counted = lease.past.iter().any(|(attempt, _, _)| *attempt == lease.attempt);
     Some(rest::Lease {
@@ -62,6 +64,7 @@ fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
         .zip(0_u16..)
         .map(|(member, rank)| rest::LeaseMember {
             rank,
+            attempt: member.attempt,
             node: member.node,
             gpus: member.gpus.clone(),
             slot: member.slot.clone(),
@@ -93,7 +96,7 @@ pub fn peers(state: &State, lease: &Lease) -> Vec<Peer> {
         .members
         .iter()
         .zip(0_u16..)
-        .map(|(member, rank)| Peer { rank, address: address(state, member.node, member.port) })
+        .map(|(member, rank)| Peer { rank, address: address(state, member.node, member.port), attempt: member.attempt })
         .collect()
 }
 

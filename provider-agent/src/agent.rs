@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, LogSource, MemberEvent};
+use selion_api::agent::{Desired, LogSource, MemberEvent, Peer};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason};
 use selion_contracts::Signer;
@@ -179,13 +179,19 @@ pub async fn run(
     unlinked.map_err(|_| AgentError::Fault("link"))
 }
 
+/// What a member's task is told while it lives.
+struct Told {
+    order: watch::Sender<Order>,
+    peers: watch::Sender<Vec<Peer>>,
+}
+
 struct Agent {
     shared: Arc<Shared>,
     book: Arc<Book>,
     vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
     desired: Option<Desired>,
     held: BTreeMap<MemberKey, Held>,
-    orders: BTreeMap<MemberKey, watch::Sender<Order>>,
+    told: BTreeMap<MemberKey, Told>,
     members: JoinSet<(MemberKey, Result<(), ReportError>)>,
 }
 
@@ -220,7 +226,7 @@ impl Agent {
             vouchers,
             desired: None,
             held: BTreeMap::new(),
-            orders: BTreeMap::new(),
+            told: BTreeMap::new(),
             members: JoinSet::new(),
         })
     }
@@ -297,7 +303,7 @@ impl Agent {
                 Action::Start(key) => self.order(key, Order::Start),
                 Action::Forget(key) => {
                     self.held.remove(&key);
-                    self.orders.remove(&key);
+                    self.told.remove(&key);
                 }
                 Action::Prepare(assignment) => self.prepare(*assignment),
                 Action::Refuse(assignment) => {
@@ -311,27 +317,42 @@ impl Agent {
                 }
             }
         }
+        self.tell_peers();
         Ok(())
+    }
+
+    /// Tells members where the others of their gangs are now.
+    fn tell_peers(&self) {
+        for assignment in self.desired.iter().flat_map(|desired| &desired.assignments) {
+            if let Some(told) = self.told.get(&MemberKey::of(assignment)) {
+                told.peers.send_if_modified(|peers| {
+                    let changed = *peers != assignment.peers;
+                    peers.clone_from(&assignment.peers);
+                    changed
+                });
+            }
+        }
     }
 
     fn order(&mut self, key: MemberKey, order: Order) {
         if let Some(held) = self.held.get_mut(&key) {
             held.order = order;
         }
-        if let Some(orders) = self.orders.get(&key) {
-            orders.send_replace(order);
+        if let Some(told) = self.told.get(&key) {
+            told.order.send_replace(order);
         }
     }
 
     fn prepare(&mut self, assignment: selion_api::agent::Assignment) {
         let key = MemberKey::of(&assignment);
-        let (orders_in, orders) = watch::channel(Order::Prepare);
+        let (order, orders) = watch::channel(Order::Prepare);
+        let (peers_in, peers) = watch::channel(assignment.peers.clone());
         let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
         let held = Held { order: Order::Prepare, ended: false, gpus, slot };
         self.held.insert(key, held);
-        self.orders.insert(key, orders_in);
+        self.told.insert(key, Told { order, peers: peers_in });
         let shared = Arc::clone(&self.shared);
-        self.members.spawn(async move { (key, member::drive(shared, assignment, orders).await) });
+        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers).await) });
     }
 
     fn note(
@@ -346,13 +367,13 @@ impl Agent {
         if let Some(held) = self.held.get_mut(&key) {
             held.ended = true;
         }
-        self.orders.remove(&key);
+        self.told.remove(&key);
         Ok(())
     }
 
     /// Stops every member and waits for their last reports.
     async fn end(&mut self) -> Result<(), AgentError> {
-        let keys: Vec<MemberKey> = self.orders.keys().copied().collect();
+        let keys: Vec<MemberKey> = self.told.keys().copied().collect();
         keys.into_iter().for_each(|key| self.order(key, Order::Stop));
         let mut result = Ok(());
         while let Some(ended) = self.members.join_next().await {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs};
+use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer};
 use selion_api::commit::salted;
 use selion_api::{Hash32, Reason};
 use selion_dataplane::Store;
@@ -19,7 +19,7 @@ use crate::meter::Meter;
 use crate::reconcile::Order;
 use crate::reporter::Reporter;
 use crate::runtime::env::environment;
-use crate::runtime::{Launch, Rooms, Running, Runtime, capture};
+use crate::runtime::{Launch, Rooms, Running, Runtime, capture, peers};
 use crate::staging::{self, blocking};
 use crate::{outputs, reporter};
 
@@ -75,6 +75,7 @@ struct Member {
     assignment: Assignment,
     key: MemberKey,
     orders: watch::Receiver<Order>,
+    peers: watch::Receiver<Vec<Peer>>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -86,11 +87,12 @@ pub(crate) async fn drive(
     shared: Arc<Shared>,
     assignment: Assignment,
     orders: watch::Receiver<Order>,
+    peers: watch::Receiver<Vec<Peer>>,
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open(key);
-    let mut member = Member { shared, assignment, key, orders };
+    let mut member = Member { shared, assignment, key, orders, peers };
     let lived = member.live().await;
     logs.close(key);
     lived
@@ -122,6 +124,8 @@ impl Member {
             self.clear(slices, Some(rooms)).await;
             return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
         }
+        self.assignment.peers = self.peers.borrow_and_update().clone();
+        self.write_peers(&rooms).await;
         match self.launch(&slices, &rooms).await {
             Ok(running) => self.run(running, slices, rooms).await,
             Err(failure) => self.fail(failure, slices, Some(rooms)).await,
@@ -193,7 +197,7 @@ impl Member {
         let mut meter = Meter::start();
         let pipes = self.capture(running.as_mut());
         self.report(MemberEvent::Running, 0, None).await?;
-        let end = self.watch(running.as_mut(), &meter).await?;
+        let end = self.watch(running.as_mut(), &meter, &rooms).await?;
         let ended = match end {
             End::Exited(_) => Ok(()),
             End::Stopped => running.stop().await.map(drop),
@@ -224,8 +228,23 @@ impl Member {
         self.report(event, metered_ms, outputs).await
     }
 
-    /// Waits for the command's end, for the order to stop, or for its time to be up; reports the meter meanwhile.
-    async fn watch(&mut self, running: &mut dyn Running, meter: &Meter) -> Result<End, reporter::ReportError> {
+    /// Tells the command where its peers are, as far as it reads that.
+    async fn write_peers(&self, rooms: &Rooms) {
+        let (rooms, told) = (rooms.clone(), self.assignment.peers.clone());
+        if let Err(error) = blocking(move || peers::write(&rooms, &told)).await {
+            self.say(format!("the file of peers is not written: {error}"));
+        }
+    }
+
+    /// Waits for the command's end, for the order to stop, or for its time to be up; reports the meter meanwhile, and
+    /// tells of other peers.
+    async fn watch(
+        &mut self,
+        running: &mut dyn Running,
+        meter: &Meter,
+        rooms: &Rooms,
+    ) -> Result<End, reporter::ReportError> {
+        let mut told = self.peers.clone();
         let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
         tokio::pin!(time_is_up);
         let mut ticks = tokio::time::interval(self.shared.meter);
@@ -244,6 +263,10 @@ impl Member {
                 () = &mut time_is_up => {
                     self.say(format!("its {} ms are used up", self.assignment.max_run_ms));
                     return Ok(End::Stopped);
+                }
+                Ok(()) = told.changed() => {
+                    self.assignment.peers = told.borrow_and_update().clone();
+                    self.write_peers(rooms).await;
                 }
                 _ = ticks.tick() => self.report(MemberEvent::Metered, meter.read_ms(), None).await?,
             }

@@ -20,7 +20,10 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         cpu_milli: 500,
         ram_bytes: 1 << 20,
         port: 20_000,
-        peers: vec![Peer { rank: 1, address: "b:2".into() }, Peer { rank: 0, address: "a:1".into() }],
+        peers: vec![
+            Peer { rank: 1, address: "b:2".into(), attempt: 0 },
+            Peer { rank: 0, address: "a:1".into(), attempt: 0 },
+        ],
         commitment: work.commitment(&salt),
         work,
         salt,

@@ -57,7 +57,8 @@ pub struct NewLease {
     /// How long the request may wait for room, in milliseconds; 0 refuses instead.
     #[serde(default)]
     pub wait_ms: u64,
-    /// When a node is lost: `end` is the default of a single member, `requeue` of a gang.
+    /// When a node is lost: `end` is the default of a single member, `requeue` of a gang. `repair` keeps the other members
+    /// running while at least `min_members` are left.
     #[serde(default)]
     pub on_node_loss: Option<OnNodeLoss>,
     /// Class of priority: a lease may be stopped for one of a higher class.
@@ -153,6 +154,8 @@ pub struct Waiting {
 pub struct LeaseMember {
     /// Rank.
     pub rank: u16,
+    /// Which run of it: higher than that of the others once it was repaired in place.
+    pub attempt: u32,
     /// Node.
     pub node: NodeId,
     /// Its GPUs, in the order of the node's spec.
@@ -165,9 +168,9 @@ pub struct LeaseMember {
     pub rate: Rate,
     /// Where this member is reached by its peers.
     pub address: String,
-    /// Milliseconds billed so far in this attempt.
+    /// Milliseconds billed so far in its run.
     pub billable_ms: u64,
-    /// Amount so far in this attempt.
+    /// Amount so far in its run.
     pub amount: Amount,
     /// Exit code, once the command ended.
     pub exit_code: Option<i32>,
@@ -205,13 +208,13 @@ pub struct Lease {
     pub renter: Account,
     /// Where it stands.
     pub state: LeaseState,
-    /// Why it ended, or why it is ending.
+    /// Why it ended, or why it is ending; `node_lost` while members of an active lease are being repaired.
     pub reason: Option<Reason>,
     /// Whose side the reason lies on.
     pub party: Option<Party>,
     /// Filled while it waits.
     pub waiting: Option<Waiting>,
-    /// Which run this is; 0 before the first grant.
+    /// Which run this is; 0 before the first grant. A repair of members gives them, and the lease, the next number.
     pub attempt: u32,
     /// Members of the current or last run.
     pub members: Vec<LeaseMember>,

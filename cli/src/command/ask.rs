@@ -99,6 +99,8 @@ pub enum NodeLoss {
     End,
     /// The whole lease waits again, first in line.
     Requeue,
+    /// Lost members get other places while the others run on, as long as --min-count of them do; else as requeue.
+    Repair,
 }
 
 /// What the nodes of a lease have in common.
@@ -195,6 +197,7 @@ impl Ask {
             on_node_loss: self.on_node_loss.map(|what| match what {
                 NodeLoss::End => OnNodeLoss::End,
                 NodeLoss::Requeue => OnNodeLoss::Requeue,
+                NodeLoss::Repair => OnNodeLoss::Repair,
             }),
             priority: match self.priority {
                 Class::Interruptible => Priority::Interruptible,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use selion_api::agent::MemberEvent;
 use selion_api::lease::LeaseState;
 use selion_api::unit::MS_PER_HOUR;
 use selion_api::{LeaseId, TimeMs};
@@ -16,6 +17,8 @@ use crate::finding::Finding;
 struct Books {
     grants: BTreeMap<Run, GrantSeen>,
     active: BTreeMap<(LeaseId, u32), TimeMs>,
+    /// When members that were repaired began.
+    joined: BTreeMap<Run, TimeMs>,
     metered: BTreeMap<Run, u64>,
     billed: BTreeMap<Run, u64>,
 }
@@ -47,11 +50,22 @@ impl Books {
             Some(Seen::Grant(grant)) => {
                 add_up(&mut self.grants, grant);
             }
-            Some(Seen::Other(effect)) => {
-                if let Effect::Moved { lease, state: LeaseState::Active, attempt, .. } = *effect {
+            Some(Seen::Other(effect)) => match *effect {
+                Effect::Moved { lease, state: LeaseState::Active, attempt, .. } => {
                     self.active.insert((lease, attempt), item.at());
                 }
-            }
+                Effect::Joined { lease, attempt, member } => {
+                    let run = (lease, attempt, member);
+                    if !item.reports(run, &MemberEvent::Running) {
+                        let why = format!(
+                            "{lease} attempt {attempt} member {member} is billed from here on, and did not say that it runs"
+                        );
+                        return Err(Finding::at(item.seq, why));
+                    }
+                    self.joined.insert(run, item.at());
+                }
+                _ => {}
+            },
             Some(Seen::Bill(bill)) => {
                 self.judge(item, &bill).map_err(|why| Finding::at(item.seq, format!("{}: {why}", in_words(leaf))))?;
                 self.billed.insert(bill.run, item.seq);
@@ -79,12 +93,12 @@ impl Books {
         if u128::from(bill.amount.0) != exact {
             return Err(format!("rounded down it is {exact}"));
         }
-        let Some(since) = self.active.get(&(lease, attempt)) else {
+        let Some(since) = self.joined.get(&bill.run).or_else(|| self.active.get(&(lease, attempt))) else {
             return Err("the lease was never active in that run".into());
         };
         let interval = item.at().since(*since);
         if bill.billable_ms > interval {
-            return Err(format!("only {interval} ms lie between the entries that made it active and ended it"));
+            return Err(format!("only {interval} ms lie between the entries that made it run and ended it"));
         }
         let metered = self.metered.get(&bill.run).copied().unwrap_or_default();
         if bill.billable_ms > metered {

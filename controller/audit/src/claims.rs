@@ -18,6 +18,8 @@ struct Books {
     /// Members whose bill is not final, by run.
     open: BTreeMap<Run, GrantSeen>,
     active: BTreeMap<(LeaseId, u32), TimeMs>,
+    /// When members that were repaired began.
+    joined: BTreeMap<Run, TimeMs>,
     billed: BTreeMap<Pair, u64>,
     due: BTreeMap<Pair, Amount>,
     claims: u64,
@@ -74,6 +76,9 @@ impl Books {
                 Effect::Moved { lease, state: LeaseState::Active, attempt, .. } => {
                     self.active.insert((lease, attempt), item.at());
                 }
+                Effect::Joined { lease, attempt, member } => {
+                    self.joined.insert((lease, attempt, member), item.at());
+                }
                 Effect::VoucherDue(due) => {
                     let pair = (due.renter, due.provider);
                     self.judge(item, pair, due.cumulative)?;
@@ -100,7 +105,7 @@ impl Books {
             .values()
             .filter(|grant| (grant.renter, grant.provider) == pair)
             .map(|grant| {
-                let since = self.active.get(&(grant.run.0, grant.run.1));
+                let since = self.joined.get(&grant.run).or_else(|| self.active.get(&(grant.run.0, grant.run.1)));
                 since.map_or(0, |since| grant.rate.bill(item.at().since(*since)).0)
             })
             .fold(0, u64::saturating_add);

@@ -1,12 +1,13 @@
 //! The published log, decoded as far as it can be.
 
-use selion_api::agent::{Fence, SignedHead};
+use selion_api::agent::{Fence, MemberEvent, SignedHead};
 use selion_api::rest::LoggedEntry;
 use selion_api::{Hash32, TimeMs};
 use selion_log::{Entry, leaf_hash};
 use selion_market::Input;
 use selion_market::input::RULES;
 
+use crate::effects::Run;
 use crate::finding::Finding;
 
 /// One entry, decoded.
@@ -31,6 +32,14 @@ impl Item {
     #[must_use]
     pub fn at(&self) -> TimeMs {
         self.entry.at_ms
+    }
+
+    /// True if the entry is that report of that run.
+    pub(crate) fn reports(&self, run: Run, event: &MemberEvent) -> bool {
+        let Input::Report(signed) = &self.input else {
+            return false;
+        };
+        (signed.report.lease, signed.report.attempt, signed.report.member) == run && signed.report.event == *event
     }
 }
 

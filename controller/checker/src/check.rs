@@ -1,6 +1,6 @@
 //! The books of the checker, and what an input says to them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::agent::{Fence, MemberEvent, Report};
@@ -29,6 +29,8 @@ pub struct Checker {
     pub(crate) policy: Policy,
     pub(crate) fleet: Fleet,
     pub(crate) leases: BTreeMap<LeaseId, Lease>,
+    /// Active leases with members that were lost.
+    pub(crate) broken: BTreeSet<LeaseId>,
     pub(crate) line: Line,
     pub(crate) money: Money,
     /// For whom room is kept, and for when.
@@ -120,7 +122,7 @@ impl Checker {
         if self.fleet.standing.get(&run) != Some(&report.node) {
             return;
         }
-        let Some(lease) = self.leases.get_mut(&report.lease).filter(|lease| lease.attempt == report.attempt) else {
+        let Some(lease) = self.leases.get_mut(&report.lease).filter(|lease| lease.runs(run)) else {
             return;
         };
         if report.event == MemberEvent::Ready {

@@ -3,6 +3,7 @@
 mod bills;
 mod grants;
 mod reclaims;
+mod repairs;
 mod room;
 mod stops;
 
@@ -27,6 +28,12 @@ struct Gang {
     lease: LeaseId,
     at: Option<usize>,
     nodes: BTreeSet<NodeId>,
+    /// Members that are being repaired and have no place yet; `None` if it is a new run.
+    lost: Option<BTreeSet<u16>>,
+    /// For whom room was kept, itself or another.
+    booked: Option<LeaseId>,
+    /// Members that were granted here, in order.
+    ranks: Vec<u16>,
     /// Who waits and comes before it, with both keys.
     passed: Vec<(LeaseId, u128, u128)>,
 }
@@ -47,6 +54,10 @@ pub(crate) struct Entry<'a> {
     stops: Vec<(LeaseId, LeaseId, Option<usize>)>,
     /// Pairs for whom something was made owed and no voucher is due yet.
     unvouched: BTreeSet<(Account, Account)>,
+    /// What was freed.
+    freed: BTreeSet<Run>,
+    /// Members that were lost, and whose last bill must come in this entry.
+    unbilled: BTreeSet<Run>,
     /// Out of whose run money is being made owed.
     paying: Option<LeaseId>,
 }
@@ -68,6 +79,8 @@ impl<'a> Entry<'a> {
             reserves: BTreeMap::new(),
             stops: Vec::new(),
             unvouched: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            unbilled: BTreeSet::new(),
             paying,
         }
     }
@@ -89,6 +102,9 @@ impl<'a> Entry<'a> {
                 Effect::Booked { lease, at } => self.booked(*lease, *at),
                 Effect::Preempted { lease, attempt, by } => self.preempted(*lease, *attempt, *by),
                 Effect::Reclaimed { node, gpu, by } => self.reclaimed(*node, *gpu, *by),
+                Effect::Broken { lease, attempt, member } => self.broken((*lease, *attempt, *member)),
+                Effect::Repaired { lease, attempt } => self.repaired(*lease, *attempt),
+                Effect::Joined { lease, attempt, member } => self.joined((*lease, *attempt, *member)),
                 Effect::Refused(_) => {}
             }
         }
@@ -123,6 +139,9 @@ impl<'a> Entry<'a> {
             self.tell(Some(id), stopped);
             let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
             self.tell(Some(id), holds(Rule::Reclaim, due));
+            let whole = reason != Some(Reason::Completed) || !self.book.broken.contains(&id);
+            self.tell(Some(id), holds(Rule::Repair, whole));
+            self.book.broken.remove(&id);
         }
         match to {
             LeaseState::Held => self.open_gang(id),
@@ -140,7 +159,10 @@ impl<'a> Entry<'a> {
             self.book.line.join(id, lease);
         }
         match to {
-            LeaseState::Active => lease.active_since = Some(now),
+            LeaseState::Active => {
+                lease.active_since = Some(now);
+                lease.parts.iter_mut().for_each(|part| part.since = Some(now));
+            }
             LeaseState::Ending => lease.stopped = reason,
             LeaseState::Held => lease.attempt = attempt,
             _ => {}
@@ -176,7 +198,7 @@ impl<'a> Entry<'a> {
                 // It applies what it is told before it prepares anything: only what is over is gone by that.
                 let lease = self.book.leases.get(&run.0);
                 let over = lease.is_none_or(|lease| {
-                    lease.attempt != run.1 || matches!(lease.state, LeaseState::Ended | LeaseState::Waiting)
+                    !lease.runs(run) || matches!(lease.state, LeaseState::Ended | LeaseState::Waiting)
                 });
                 over.then_some(spec.node)
             }
@@ -191,6 +213,7 @@ impl<'a> Entry<'a> {
             _ => None,
         };
         let held = self.book.fleet.free(run);
+        self.freed.insert(run);
         self.tell(Some(run.0), holds(Rule::Freed, held.is_some() && held == said));
     }
 
@@ -215,6 +238,8 @@ impl<'a> Entry<'a> {
         self.tell(None, came);
         let vouched = equal(Rule::Voucher, 0, self.unvouched.len() as u64);
         self.tell(None, vouched);
+        let unbilled = equal(Rule::Bill, 0, self.unbilled.len() as u64);
+        self.tell(None, unbilled);
         let fleet = &mut self.book.fleet;
         let changed = core::mem::take(&mut fleet.changed);
         let wrong = changed.iter().filter_map(|node| fleet.machines.get(node));

@@ -70,6 +70,7 @@ rules! {
     BillTime "bill_time" "Billed is no more than the node metered, than lies in the log, and than was asked for."
     BillSum "bill_sum" "The lines of a run are not above what was kept for it."
     Voucher "voucher" "A voucher is due for what was made owed between its two parties, and for no more."
+    Repair "repair" "Only what was lost with a node is repaired, where its lease asked for it and keeps what it needs, and it is billed from its own start on."
     Order "order" "Nobody with an equal want, who could pay, waits while one who comes after him is served."
     Preempt "preempt" "Only what ran long enough is stopped, only for a waiting lease of a higher class, or of the same by quota."
     Quota "quota" "Who is stopped for one of his class keeps his quota full, and whom he is stopped for is below his."

@@ -1,16 +1,34 @@
 //! What the log says of each lease.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use selion_api::lease::{LeaseState, OnNodeLoss};
-use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Rate, Reason, TimeMs};
+use selion_api::{Account, Hash32, LeaseId, LeaseRequest, NodeId, Rate, Reason, TimeMs};
 use selion_market::Policy;
 
 use crate::bundle::Bundle;
+use crate::fleet::Run;
+
+/// How a member stands in its gang.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stand {
+    /// With the others.
+    With,
+    /// It was lost, and the others run on.
+    Lost,
+    /// It has another place, and does not run there yet.
+    Joins,
+}
 
 /// One member of the present run.
 #[derive(Clone)]
 pub(crate) struct Part {
+    pub attempt: u32,
+    pub node: NodeId,
+    pub stand: Stand,
+    /// Since when it is billed; `None` also once its last bill has come before that of the others.
+    pub since: Option<TimeMs>,
     pub provider: Account,
     /// Of all its GPUs together.
     pub rate: Rate,
@@ -72,6 +90,32 @@ impl Lease {
     /// True if it waits because a place under it was lost, with its node or to its owner.
     pub(crate) fn is_broken(&self) -> bool {
         self.attempt > 0 && matches!(self.stopped, Some(Reason::NodeLost | Reason::OwnerReclaimed))
+    }
+
+    /// True if this is the present run of that member.
+    pub(crate) fn runs(&self, (_, attempt, rank): Run) -> bool {
+        self.parts.get(usize::from(rank)).is_some_and(|part| part.attempt == attempt && part.stand != Stand::Lost)
+    }
+
+    /// The numbers of its members' present runs.
+    pub(crate) fn attempts(&self) -> impl Iterator<Item = u32> {
+        self.parts.iter().filter(|part| part.stand != Stand::Lost).map(|part| part.attempt)
+    }
+
+    /// The ranks that stand so.
+    pub(crate) fn ranks(&self, stand: Stand) -> impl Iterator<Item = u16> {
+        let ranks = (0_u16..).zip(&self.parts);
+        ranks.filter(move |(_, part)| part.stand == stand).map(|(rank, _)| rank)
+    }
+
+    /// Where its members stand or stood, but for those that were lost.
+    pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
+        self.parts.iter().filter(|part| part.stand != Stand::Lost).map(|part| part.node).collect()
+    }
+
+    /// What is left of its time, while it is active, in milliseconds.
+    pub(crate) fn rest_ms(&self, now: TimeMs) -> u64 {
+        self.active_since.map_or(0, |since| since.plus(self.request.duration_ms).since(now))
     }
 
     /// True while agents hold something for it and nobody stopped it.

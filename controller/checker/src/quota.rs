@@ -52,8 +52,9 @@ impl Checker {
             works.fold(0_u128, u128::saturating_add).saturating_mul(1000)
         };
         let class = lease.request.priority;
-        let stays = |(other, attempt, _): Run| {
-            let runs = |known: &Lease| known.is_running() && known.attempt == attempt;
+        let stays = |run: Run| {
+            let other = run.0;
+            let runs = |known: &Lease| known.is_running() && known.runs(run);
             let known = self.leases.get(&other).filter(|known| runs(known) && known.request.priority >= class);
             other != id && !gone.contains(&other) && known.is_some()
         };

@@ -40,18 +40,15 @@ pub struct Booking {
 /// Who takes a booking over from whom: the higher class, and in it the repair of what lost a place. Not who was stopped
 /// for another: it could take back the room that it was stopped for.
 fn standing_of(lease: &Lease) -> (Priority, bool) {
-    (lease.request.priority, is_broken(lease))
+    (lease.request.priority, lease.broken.is_some() || is_broken(lease))
 }
 
 /// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
 /// its duration, or the time at which an owner takes a place of it back. That place takes nobody then; the gang's other
-/// places do. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
+/// places do. A repair changes nothing of it. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
 pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
-    let Some(notice) = lease.notice else {
-        return unless_taken_back(policy, lease, lease.deadline?);
-    };
-    let end = unless_taken_back(policy, lease, notice.otherwise)?;
-    Some(end.min(notice.by.plus(policy.ending_ms)))
+    let end = unless_taken_back(policy, lease, lease.ends()?)?;
+    Some(lease.notice.map_or(end, |notice| end.min(notice.by.plus(policy.ending_ms))))
 }
 
 fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<TimeMs> {
@@ -68,8 +65,8 @@ fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<Tim
 }
 
 /// When a slot is free at the latest; the end of time if that is not known.
-pub(crate) fn known_end(state: &State, id: LeaseId, held: &Held) -> TimeMs {
-    let lease = state.leases.get(&id).filter(|lease| lease.attempt == held.attempt);
+pub(crate) fn known_end(state: &State, id: LeaseId, rank: u16, held: &Held) -> TimeMs {
+    let lease = state.leases.get(&id).filter(|lease| lease.runs(rank, held.attempt));
     lease.and_then(|lease| end_of(&state.policy, lease)).unwrap_or(NEVER)
 }
 
@@ -240,11 +237,27 @@ fn place_required(state: &State, id: Option<LeaseId>, request: &LeaseRequest) ->
         let booked = own().and_then(|own| as_booked(World::new(state, request, id, Room::Now), &own.places));
         booked.ok_or(Denied::Full(none))
     })?;
+    beside_booking(state, id, request, latest_end(state, request, state.now), placed, |booked| {
+        let mut beside = World::new(state, request, id, Room::Now);
+        beside.also = booked;
+        gang::place(&mut beside).ok()
+    })
+}
+
+/// A place that was found for what ends by `end`, if the booked lease still starts in time; else what `again` finds when
+/// the booked places count as taken.
+pub(crate) fn beside_booking(
+    state: &State,
+    id: Option<LeaseId>,
+    request: &LeaseRequest,
+    end: TimeMs,
+    placed: Vec<Placed>,
+    again: impl FnOnce(&[(NodeId, Held)]) -> Option<Vec<Placed>>,
+) -> Result<Now, Denied> {
     let free = |placed| Ok(Now { placed, moved: None });
     let Some((booking, holder)) = binding(state, id, request) else {
         return free(placed);
     };
-    let end = latest_end(state, request, state.now);
     let meets = |placed: &Placed| booking.places.iter().any(|(node, _)| *node == placed.node);
     if end <= booking.at || !placed.iter().any(meets) {
         return free(placed);
@@ -260,9 +273,7 @@ fn place_required(state: &State, id: Option<LeaseId>, request: &LeaseRequest) ->
     if let Ok(places) = gang::place(&mut then()) {
         return Ok(Now { placed, moved: Some(taken(&holder.request, holder.attempt, &places)) });
     }
-    let mut beside = World::new(state, request, id, Room::Now);
-    beside.also = &booking.places;
-    gang::place(&mut beside).map_err(|_| Denied::Kept(kept(booking, end))).and_then(free)
+    again(&booking.places).ok_or_else(|| Denied::Kept(kept(booking, end))).and_then(free)
 }
 
 /// Told to who would end too late: need is its latest end, have the booked time.

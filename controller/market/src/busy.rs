@@ -28,8 +28,8 @@ impl Busy {
     pub(crate) fn of(state: &State, node: &Node) -> Self {
         let mut busy = Self::default();
         if let Some(spec) = &node.spec {
-            for ((lease, _), held) in &node.held {
-                let end = booking::known_end(state, *lease, held);
+            for ((lease, rank), held) in &node.held {
+                let end = booking::known_end(state, *lease, *rank, held);
                 if end < booking::NEVER {
                     for gpu in &held.gpus {
                         busy.take(spec, *gpu, &held.slot, end);

@@ -18,10 +18,12 @@ impl State {
             let member = lease.members.get(usize::from(*rank))?;
             let phase = match lease.state {
                 LeaseState::Held | LeaseState::Preparing => Phase::Prepare,
+                // One that is being repaired.
+                LeaseState::Active if member.progress < Progress::Ready => Phase::Prepare,
                 LeaseState::Starting | LeaseState::Active => Phase::Start,
                 LeaseState::Waiting | LeaseState::Ending | LeaseState::Ended => return None,
             };
-            (lease.attempt == held.attempt && member.progress != Progress::Gone).then_some(DesiredMember {
+            lease.runs(*rank, held.attempt).then_some(DesiredMember {
                 lease: *id,
                 attempt: held.attempt,
                 member: *rank,

@@ -115,6 +115,32 @@ pub enum Effect {
         /// What is still there then is stopped; `None` when it is not wanted back any more.
         by: Option<TimeMs>,
     } = 10,
+    /// A member of an active lease was lost with its node, and is to get another place while the others run on. Its bill,
+    /// if it ran, is final and follows.
+    Broken {
+        /// Whose it was.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// Rank.
+        member: u16,
+    } = 11,
+    /// Members that were lost get other places: their grants follow, all with this attempt.
+    Repaired {
+        /// Which lease.
+        lease: LeaseId,
+        /// The run of the repaired members, the highest of the lease.
+        attempt: u32,
+    } = 12,
+    /// A repaired member runs: its bill begins here.
+    Joined {
+        /// Whose it is.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// Rank.
+        member: u16,
+    } = 13,
 }
 
 impl Effect {

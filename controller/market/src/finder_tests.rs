@@ -203,6 +203,8 @@ fn gang(slices: &[SliceWant], min_nodes: u16) -> LeaseRequest {
 /// A lease that runs until `ends`, on those nodes.
 fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
     let member = |node: &NodeId| Member {
+        attempt: 1,
+        since: None,
         node: *node,
         provider: Account([2; 20]),
         gpus: vec![GpuId([0; 16])],
@@ -234,6 +236,8 @@ fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
         members: nodes.iter().map(member).collect(),
         reserved: Amount::ZERO,
         active_since: None,
+        fixed: Amount::ZERO,
+        broken: None,
         requeue: false,
         notice: None,
         past: Vec::new(),

@@ -13,6 +13,7 @@ use selion_api::lease::{NearestMiss, Within};
 use selion_api::{LeaseRequest, MemberWant, Reason, SliceWant};
 
 use crate::place::{Miss, Placed, Stage, World};
+pub(crate) use domain::around;
 use search::{Search, Told, Way};
 
 /// Of so many members a search can vary each within its bound of work.
@@ -117,7 +118,7 @@ pub(crate) fn place(world: &mut World<'_>) -> Result<Vec<Placed>, NoPlace> {
 /// finds none. The required ones stay where they are.
 pub(crate) fn grow(mut world: World<'_>) -> Vec<Placed> {
     if world.request.within != Within::Pool {
-        world.among = world.placed.first().map(|first| domain::around(&world, first.node));
+        world.among = world.placed.first().map(|first| around(&world, first.node));
     }
     let around = world.among.clone();
     let members = u16::try_from(world.request.members.len()).unwrap_or(u16::MAX);

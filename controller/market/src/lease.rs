@@ -5,7 +5,7 @@ use selion_api::{Amount, LeaseId, Reason, TimeMs};
 
 use crate::booking;
 use crate::effect::Effect;
-use crate::state::{Lease, Progress};
+use crate::state::{Lease, Member, Progress};
 use crate::step::{Step, Wake};
 
 /// Ended leases are kept this long, so that late reports find them: a day in milliseconds.
@@ -50,11 +50,26 @@ impl Lease {
         self.members.iter().all(|member| member.progress >= at_least)
     }
 
-    /// Most milliseconds that may be billed at `at`: the log's interval since the lease became active, and never
-    /// more than was asked for.
+    /// When an active lease ends by itself, whatever comes before that.
     #[must_use]
-    pub fn billable_cap_ms(&self, at: TimeMs) -> u64 {
-        self.active_since.map_or(0, |since| at.since(since).min(self.request.duration_ms))
+    pub fn expires(&self) -> Option<TimeMs> {
+        Some(self.active_since?.plus(self.request.duration_ms))
+    }
+
+    /// When its state ends by itself, whatever comes before that.
+    #[must_use]
+    pub fn ends(&self) -> Option<TimeMs> {
+        let otherwise = self.notice.map(|notice| notice.otherwise);
+        let expires = self.broken.as_ref().and_then(|_| self.expires());
+        expires.or(otherwise).or(self.deadline)
+    }
+
+    /// Most milliseconds of a member that may be billed at `at`: the log's interval since its meter counts, and never
+    /// more than the lease lasts.
+    #[must_use]
+    pub fn billable_cap_ms(&self, member: &Member, at: TimeMs) -> u64 {
+        let until = self.expires().map(|expires| expires.min(at));
+        until.zip(member.since).map_or(0, |(until, since)| until.since(since))
     }
 }
 
@@ -73,6 +88,8 @@ impl Step<'_> {
         lease.reason = reason;
         if !is_running(to) {
             lease.notice = None;
+            lease.broken = None;
+            self.state.broken.remove(&id);
         }
         lease.position = 0;
         lease.nearest = None;
@@ -100,7 +117,7 @@ impl Step<'_> {
                 Held if lease.all(Progress::Accepted) => (Preparing, policy.prepare_ms),
                 Preparing if lease.all(Progress::Ready) => (Starting, policy.start_ms),
                 Starting if lease.all(Progress::Running) => (Active, lease.request.duration_ms),
-                Active if lease.all(Progress::Gone) => {
+                Active if lease.broken.is_none() && lease.all(Progress::Gone) => {
                     return self.end(id, Reason::Completed, false);
                 }
                 _ => return,
@@ -120,12 +137,13 @@ impl Step<'_> {
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.active_since = Some(at);
             for member in &mut lease.members {
+                member.since = Some(at);
                 member.vouched_at = at;
             }
         }
     }
 
-    fn touch_desired(&mut self, id: LeaseId) {
+    pub(crate) fn touch_desired(&mut self, id: LeaseId) {
         if let Some(lease) = self.state.leases.get(&id) {
             let here = lease.members.iter().filter(|member| member.progress != Progress::Gone);
             self.touched.desired.extend(here.map(|member| member.node));
@@ -156,7 +174,7 @@ impl Step<'_> {
 
     /// True if the lease asked to wait again when it loses a place by no fault of its own.
     pub(crate) fn waits_again(&self, id: LeaseId) -> bool {
-        self.state.leases.get(&id).is_some_and(|lease| lease.request.on_node_loss == OnNodeLoss::Requeue)
+        self.state.leases.get(&id).is_some_and(|lease| lease.request.on_node_loss != OnNodeLoss::End)
     }
 
     /// Notes that a member is over and frees its slot.
@@ -164,12 +182,11 @@ impl Step<'_> {
         let Some(lease) = self.state.leases.get_mut(&id) else {
             return;
         };
-        let attempt = lease.attempt;
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return;
         };
         member.progress = Progress::Gone;
-        let node = member.node;
+        let (node, attempt) = (member.node, member.attempt);
         self.touched.leases.insert(id);
         self.free_slot(node, id, rank, attempt);
         self.heed(id);
@@ -232,39 +249,45 @@ impl Step<'_> {
         self.wake_up(Wake::All);
     }
 
-    /// The final bill of a run: one line a member if it ever was active. Tells the sum.
+    /// The final bill of a run: one line for each member whose meter ever counted, but for those that have theirs. Tells
+    /// the sum of all.
     fn settle(&mut self, id: LeaseId) -> Amount {
+        let Some(lease) = self.state.leases.get_mut(&id) else {
+            return Amount::ZERO;
+        };
+        let mut total = core::mem::take(&mut lease.fixed);
+        let ranks = u16::try_from(lease.members.len()).unwrap_or(u16::MAX);
+        for rank in 0..ranks {
+            total = total.saturating_add(self.bill(id, rank));
+        }
+        self.vouch();
+        let rest = self.state.leases.get(&id).map_or(Amount::ZERO, |lease| lease.reserved);
+        self.give_back(id, rest);
+        total
+    }
+
+    /// The final line of a member, if its meter ever counted: what it says is owed. Tells the amount.
+    pub(crate) fn bill(&mut self, id: LeaseId, rank: u16) -> Amount {
         let Some(lease) = self.state.leases.get(&id) else {
             return Amount::ZERO;
         };
-        let mut total = Amount::ZERO;
-        if lease.active_since.is_some() {
-            let (renter, attempt) = (lease.request.renter, lease.attempt);
-            let ranks = u16::try_from(lease.members.len()).unwrap_or(u16::MAX);
-            for rank in 0..ranks {
-                let Some(member) = self.state.leases.get(&id).and_then(|lease| lease.members.get(usize::from(rank)))
-                else {
-                    continue;
-                };
-                let amount = member.rate.bill(member.billable_ms);
-                let line = BillLine {
-                    lease: id,
-                    attempt,
-                    member: rank,
-                    renter,
-                    provider: member.provider,
-                    rate: member.rate,
-                    billable_ms: member.billable_ms,
-                    amount,
-                };
-                total = total.saturating_add(amount);
-                self.emit(Effect::Billed(line));
-                self.owe(id, rank);
-            }
-            self.vouch();
-        }
-        self.give_back(id);
-        total
+        let Some(member) = lease.members.get(usize::from(rank)).filter(|member| member.since.is_some()) else {
+            return Amount::ZERO;
+        };
+        let amount = member.rate.bill(member.billable_ms);
+        let line = BillLine {
+            lease: id,
+            attempt: member.attempt,
+            member: rank,
+            renter: lease.request.renter,
+            provider: member.provider,
+            rate: member.rate,
+            billable_ms: member.billable_ms,
+            amount,
+        };
+        self.emit(Effect::Billed(line));
+        self.owe(id, rank);
+        amount
     }
 
     /// A deadline of a lease has come.
@@ -272,8 +295,10 @@ impl Step<'_> {
         let Some(lease) = self.state.leases.get(&id) else {
             return;
         };
-        if lease.notice.is_some_and(|notice| notice.by < notice.otherwise) {
-            return self.end(id, Reason::OwnerReclaimed, self.waits_again(id));
+        if lease.deadline < lease.ends() {
+            let taken_back = lease.notice.is_some_and(|notice| Some(notice.by) == lease.deadline);
+            let reason = if taken_back { Reason::OwnerReclaimed } else { Reason::NodeLost };
+            return self.end(id, reason, self.waits_again(id));
         }
         match lease.state {
             LeaseState::Waiting => self.drop_waiting(id, Reason::WaitedTooLong),

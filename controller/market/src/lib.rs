@@ -38,6 +38,7 @@ mod place;
 mod preempt;
 mod quota;
 mod reclaim;
+mod repair;
 mod request;
 pub mod scoring;
 mod several;

@@ -1,11 +1,11 @@
 //! What nodes say: that they are there, what became of a member; and what is said of them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::agent::{MemberEvent, Report};
-use selion_api::lease::{LeaseState, OnNodeLoss, Refusal};
-use selion_api::{LeaseId, NodeId, NodeSpec, Reason};
+use selion_api::lease::{LeaseState, Refusal};
+use selion_api::{LeaseId, NodeId, NodeSpec, Reason, TimeMs};
 
 use crate::effect::{Answer, Effect};
 use crate::fleet;
@@ -101,10 +101,7 @@ impl Step<'_> {
     /// True if the present run of a live lease has this member, and it is not over.
     fn is_expected(&self, lease: LeaseId, rank: u16, held: &Held) -> bool {
         self.state.leases.get(&lease).is_some_and(|lease| {
-            let member = lease.members.get(usize::from(rank));
-            lease.attempt == held.attempt
-                && (is_running(lease.state) || lease.state == LeaseState::Ending)
-                && member.is_some_and(|member| member.progress != Progress::Gone)
+            lease.runs(rank, held.attempt) && (is_running(lease.state) || lease.state == LeaseState::Ending)
         })
     }
 
@@ -123,16 +120,16 @@ impl Step<'_> {
         self.touch(id);
         let held: Vec<(LeaseId, u16, u32)> =
             self.held_on(id).map(|((lease, rank), held)| (*lease, *rank, held.attempt)).collect();
-        for (lease, rank, attempt) in &held {
-            if self.state.leases.get(lease).is_some_and(|lease| lease.attempt == *attempt) {
-                self.gone(*lease, *rank);
+        let mut lost: BTreeMap<LeaseId, BTreeSet<u16>> = BTreeMap::new();
+        for (lease, rank, attempt) in held {
+            if self.state.leases.get(&lease).is_some_and(|lease| lease.runs(rank, attempt)) {
+                lost.entry(lease).or_default().insert(rank);
+                self.gone(lease, rank);
             }
-            self.free_slot(id, *lease, *rank, *attempt);
+            self.free_slot(id, lease, rank, attempt);
         }
-        for (lease, _, attempt) in &held {
-            if self.state.leases.get(lease).is_some_and(|lease| lease.attempt == *attempt) {
-                self.end_lost(*lease);
-            }
+        for (lease, ranks) in lost {
+            self.lose(lease, &ranks);
         }
         self.reblock(id);
         Answer::Done
@@ -216,12 +213,16 @@ impl Step<'_> {
         let Some(lease) = self.state.leases.get_mut(&id) else {
             return Err(Reason::StaleReport);
         };
-        let (state, cap_ms) = (lease.state, lease.billable_cap_ms(at));
-        let duration_ms = lease.request.duration_ms;
+        let (state, repaired) = (lease.state, lease.is_broken_at(rank));
+        let Some(member) = lease.members.get(usize::from(rank)) else {
+            return Err(Reason::NotAssigned);
+        };
+        let (cap_ms, most_ms) = (lease.billable_cap_ms(member, at), lease.billable_cap_ms(member, TimeMs(u64::MAX)));
+        let ready = state != LeaseState::Active || member.progress >= Progress::Ready;
+        let begun = ready && matches!(state, LeaseState::Starting | LeaseState::Active | LeaseState::Ending);
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
         };
-        let begun = matches!(state, LeaseState::Starting | LeaseState::Active | LeaseState::Ending);
         if report.event == MemberEvent::Running && !begun {
             return Err(Reason::NotAssigned); // nobody told it to start
         }
@@ -232,8 +233,16 @@ impl Step<'_> {
             MemberEvent::Ready => {
                 member.progress = member.progress.max(Progress::Ready);
                 self.has_staged(report.node, id);
+                if repaired {
+                    self.touched.desired.insert(report.node);
+                }
             }
-            MemberEvent::Running => member.progress = member.progress.max(Progress::Running),
+            MemberEvent::Running => {
+                member.progress = member.progress.max(Progress::Running);
+                if repaired {
+                    self.joined(id, rank);
+                }
+            }
             MemberEvent::Metered => {
                 let due = at.since(member.vouched_at) >= self.state.policy.voucher_ms;
                 if due && state == LeaseState::Active {
@@ -245,7 +254,9 @@ impl Step<'_> {
                 member.exit_code = Some(*code);
                 member.outputs = *outputs;
                 self.gone(id, rank);
-                if !begun {
+                if repaired {
+                    self.end_lost(id);
+                } else if !begun {
                     self.end(id, Reason::RuntimeFailed, false);
                 } else if *code != 0 {
                     self.end(id, Reason::CommandFailed, false);
@@ -256,10 +267,12 @@ impl Step<'_> {
                 // A place that takes nobody cannot be given to it again, only to be stopped again.
                 let node = self.state.nodes.get(&report.node);
                 let taken_back = node.is_some_and(|node| node.first_taken_back(&report.gpus).is_some());
-                let again = taken_back && lease.request.on_node_loss == OnNodeLoss::Requeue;
+                let again = taken_back && self.waits_again(id);
                 self.gone(id, rank);
-                let time_was_up = state == LeaseState::Active && report.metered_ms >= duration_ms;
-                if time_was_up {
+                let time_was_up = state == LeaseState::Active && report.metered_ms >= most_ms;
+                if repaired {
+                    self.end_lost(id);
+                } else if time_was_up {
                     self.end(id, Reason::Expired, false);
                 } else {
                     self.end(id, Reason::OwnerReclaimed, again);
@@ -271,7 +284,11 @@ impl Step<'_> {
                     _ => Reason::RuntimeFailed,
                 };
                 self.gone(id, rank);
-                self.end(id, reason, false);
+                if repaired {
+                    self.end_lost(id);
+                } else {
+                    self.end(id, reason, false);
+                }
             }
         }
         self.advance(id);

@@ -27,7 +27,11 @@ pub(crate) fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> T
 /// Whether `total` can be kept for the request: from the free deposit, within what the delegated key may still sign
 /// for, and before it ends.
 pub(crate) fn covers(state: &State, request: &LeaseRequest, total: Amount, at: TimeMs) -> Result<(), Uncovered> {
-    let renter = request.renter;
+    covers_until(state, request.renter, total, latest_end(state, request, at))
+}
+
+/// As [`covers`], for what can still be running until `end`.
+pub(crate) fn covers_until(state: &State, renter: Account, total: Amount, end: TimeMs) -> Result<(), Uncovered> {
     let key = state.grants.get(&renter).filter(|key| !key.revoked);
     let promised = state.ledger.holds(Pocket::Reserved(renter)).saturating_add(state.ledger.owed_by(renter));
     let signable = key.map_or(Amount::ZERO, |key| key.cap.saturating_sub(promised));
@@ -35,7 +39,6 @@ pub(crate) fn covers(state: &State, request: &LeaseRequest, total: Amount, at: T
     if total > have {
         return Err(Uncovered { need: total.0, have: have.0 });
     }
-    let end = latest_end(state, request, at);
     match key {
         Some(key) if end > key.until => Err(Uncovered { need: end.0, have: key.until.0 }),
         _ => Ok(()),
@@ -82,7 +85,7 @@ impl Step<'_> {
         let (renter, provider) = (lease.request.renter, member.provider);
         let due = member.rate.bill(member.billable_ms).saturating_sub(member.vouched);
         let due = due.min(lease.reserved);
-        let used_through = lease.active_since.unwrap_or(self.at).plus(member.billable_ms);
+        let used_through = member.since.unwrap_or(self.at).plus(member.billable_ms);
         let paid = self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due);
         let at = self.at;
         if let Some(lease) = self.state.leases.get_mut(&id) {
@@ -108,14 +111,15 @@ impl Step<'_> {
         }
     }
 
-    /// Gives back what a run of a lease had reserved and did not use.
-    pub(crate) fn give_back(&mut self, id: LeaseId) {
+    /// Gives back `amount` of what a run of a lease has reserved and does not use.
+    pub(crate) fn give_back(&mut self, id: LeaseId, amount: Amount) {
         let Some(lease) = self.state.leases.get_mut(&id) else {
             return;
         };
         let renter = lease.request.renter;
-        let rest = core::mem::take(&mut lease.reserved);
-        self.transfer_up_to(Pocket::Reserved(renter), Pocket::Free(renter), rest);
+        let part = amount.min(lease.reserved);
+        lease.reserved = lease.reserved.saturating_sub(part);
+        self.transfer_up_to(Pocket::Reserved(renter), Pocket::Free(renter), part);
         self.thaw(renter);
     }
 

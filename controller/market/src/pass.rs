@@ -51,8 +51,10 @@ pub(crate) fn line(state: &State, shares: &Shares) -> BTreeSet<Rank> {
 }
 
 /// What a pass has learnt so far.
-struct Round {
+pub(crate) struct Round {
     shares: Shares,
+    /// Leases with lost members that have not been tried, the first in line last.
+    broken: Vec<(Priority, Reverse<LeaseId>)>,
     survey: Survey,
     /// Who has not been tried yet.
     queue: BTreeSet<Rank>,
@@ -82,12 +84,13 @@ impl Step<'_> {
         if self.state.waiting.is_empty() || self.halted().is_some() || !self.state.policy.bookings {
             self.set_booking(None);
         }
-        if self.state.waiting.is_empty() {
+        if self.state.waiting.is_empty() && self.state.broken.is_empty() {
             return;
         }
         let mut round = Round {
             // One alone is first whatever it holds.
             shares: if self.state.waiting.len() > 1 { Shares::of(self.state) } else { Shares::default() },
+            broken: if self.wake == Wake::All { self.state.to_be_repaired() } else { Vec::new() },
             survey: Survey::default(),
             queue: BTreeSet::new(),
             told: BTreeMap::new(),
@@ -118,6 +121,16 @@ impl Step<'_> {
             .collect();
         loop {
             self.survey(&mut round);
+            let class = round.queue.first().map(|rank| rank.class.0);
+            if let Some((_, Reverse(id))) = round.broken.pop_if(|(own, _)| class.is_none_or(|class| *own >= class)) {
+                let members = self.state.leases.get(&id).map_or(0, |lease| lease.to_place().len());
+                if self.is_too_much(members, id, &mut round) {
+                    break;
+                }
+                self.repair(id, &mut round);
+                self.heed_booking(&mut round);
+                continue;
+            }
             let Some(rank) = round.queue.pop_first() else {
                 break;
             };
@@ -126,11 +139,7 @@ impl Step<'_> {
                 continue; // it stood twice in the line, and was served
             }
             let members = self.state.leases.get(&id).map_or(0, |lease| lease.request.members.len());
-            if round.placements > 0 && round.placements + members > MAX_PLACEMENTS {
-                self.more = true;
-                round.told.insert(id, queued());
-                let rest: Vec<LeaseId> = round.queue.iter().map(|rank| rank.lease()).collect();
-                round.told.extend(rest.into_iter().map(|id| (id, queued())));
+            if self.is_too_much(members, id, &mut round) {
                 break;
             }
             match self.try_one(id, &mut round) {
@@ -142,16 +151,31 @@ impl Step<'_> {
                 }
                 Err(denied) => self.denied(id, denied, &mut round),
             }
-            if self.state.booking != round.seen {
-                round.seen.clone_from(&self.state.booking);
-                self.try_kept_again(&mut round);
-            }
+            self.heed_booking(&mut round);
         }
         round.shares.at_rest(self.state);
         // Without an effect nobody was served, stopped or booked: the line is what it was.
         let same = self.effects.len() == effects && !round.shares.grouped();
         let line = if same { everybody } else { line(self.state, &round.shares) };
         self.tell_positions(line, &round);
+    }
+
+    /// True if so many more members are too many for one step: all who were not tried are told so.
+    fn is_too_much(&mut self, members: usize, id: LeaseId, round: &mut Round) -> bool {
+        let too_much = round.placements > 0 && round.placements + members > MAX_PLACEMENTS;
+        if too_much {
+            self.more = true;
+            let rest = round.queue.iter().map(|rank| rank.lease()).chain([id]);
+            round.told.extend(rest.map(|id| (id, queued())));
+        }
+        too_much
+    }
+
+    fn heed_booking(&mut self, round: &mut Round) {
+        if self.state.booking != round.seen {
+            round.seen.clone_from(&self.state.booking);
+            self.try_kept_again(round);
+        }
     }
 
     /// Finds out who can get something now, where that matters for the order.
@@ -222,6 +246,7 @@ impl Step<'_> {
     /// The booking changed: who was told that room is kept for it is tried again.
     fn try_kept_again(&mut self, round: &mut Round) {
         round.kept.clear();
+        round.broken = self.state.to_be_repaired();
         // Who could get nothing may find room now that it is kept elsewhere, and the other way round.
         round.survey = Survey::default();
         let is_kept = |reason: Option<Reason>| reason == Some(Reason::KeptForBooking);
@@ -319,17 +344,39 @@ impl Step<'_> {
             Denied::Other(NoPlace { nearest, ..NoPlace::plain(Reason::PaymentRequired) })
         })?;
         let outranks = booking::may_book(self.state, id, lease);
-        if let (Some(places), Some(booking)) = (now.moved, &mut self.state.booking) {
+        self.grant(id, &now.placed, total, round);
+        self.settle_booking(id, now.moved, outranks);
+        Ok(())
+    }
+
+    /// After a grant beside the booking, at its own places, or without notice of it.
+    fn settle_booking(&mut self, id: LeaseId, moved: Option<Vec<(NodeId, Held)>>, outranks: bool) {
+        if let (Some(places), Some(booking)) = (moved, &mut self.state.booking) {
             booking.places = places;
         }
-        self.grant(id, &now.placed, total, round);
         match &self.state.booking {
             Some(booking) if booking.lease == id => self.state.booking = None,
-            // It took no notice of the booking.
             Some(_) if outranks => self.look_at_booking(),
             _ => {}
         }
-        Ok(())
+    }
+
+    /// Gives lost members of a lease other places, if there are any now.
+    fn repair(&mut self, id: LeaseId, round: &mut Round) {
+        let Some(lease) = self.state.leases.get(&id).filter(|_| self.halted().is_none()) else {
+            return;
+        };
+        let renter = lease.request.renter;
+        let outranks = booking::may_book(self.state, id, lease);
+        let Some((now, total)) = self.state.find_repair(id, lease) else {
+            return;
+        };
+        let attempt = self.renew(id, &now.placed, total);
+        self.give_slots(id, attempt, &now.placed, round);
+        self.transfer(Pocket::Free(renter), Pocket::Reserved(renter), total);
+        self.settle_booking(id, now.moved, outranks);
+        round.placements += now.placed.len();
+        self.rerank(id, round);
     }
 
     /// Books the earliest known time for who finds no room now, if the booking is its own or it may take it. Before that
@@ -431,11 +478,20 @@ impl Step<'_> {
         lease.attempt = lease.attempt.saturating_add(1);
         lease.reserved = total;
         lease.active_since = None;
-        lease.members = placed.iter().map(member).collect();
         let attempt = lease.attempt;
-        let taken: Vec<(NodeId, Held)> = booking::taken(&lease.request, attempt, placed);
+        lease.members = placed.iter().map(|placed| member(attempt, placed)).collect();
         let until = self.at.plus(self.state.policy.hold_ms);
         self.enter(id, LeaseState::Held, None, Some(until));
+        self.give_slots(id, attempt, placed, round);
+        self.transfer(Pocket::Free(renter), Pocket::Reserved(renter), total);
+    }
+
+    fn give_slots(&mut self, id: LeaseId, attempt: u32, placed: &[Placed], round: &mut Round) {
+        let Some(lease) = self.state.leases.get(&id) else {
+            return;
+        };
+        let renter = lease.request.renter;
+        let taken: Vec<(NodeId, Held)> = booking::taken(&lease.request, attempt, placed);
         for (place, (_, held)) in placed.iter().zip(taken) {
             let taken = self.state.hold(place.node, id, place.rank, held);
             round.shares.take(renter, &taken);
@@ -456,7 +512,6 @@ impl Step<'_> {
                 }));
             }
         }
-        self.transfer(Pocket::Free(renter), Pocket::Reserved(renter), total);
     }
 }
 
@@ -472,8 +527,9 @@ pub(crate) fn want(lease: &Lease) -> Option<Vec<u8>> {
     })
 }
 
-fn member(placed: &Placed) -> Member {
+pub(crate) fn member(attempt: u32, placed: &Placed) -> Member {
     Member {
+        attempt,
         node: placed.node,
         provider: placed.provider,
         gpus: placed.gpu_ids(),
@@ -482,6 +538,7 @@ fn member(placed: &Placed) -> Member {
         rate: placed.rate,
         port: placed.port,
         progress: Progress::Granted,
+        since: None,
         billable_ms: 0,
         vouched: selion_api::Amount::ZERO,
         vouched_at: TimeMs(0),
@@ -497,5 +554,5 @@ fn queued() -> NoPlace {
 
 fn stops_pending(state: &State) -> bool {
     let mut held = state.nodes.values().flat_map(|node| &node.held);
-    held.any(|((lease, _), held)| place::stopping(state, *lease, held))
+    held.any(|((lease, rank), held)| place::stopping(state, *lease, *rank, held))
 }

@@ -18,6 +18,7 @@ use crate::booking;
 use crate::engine::terms::fill::Fill;
 use crate::fleet;
 use crate::geometry::{self, Fit, Use};
+use crate::lease::is_running;
 use crate::scoring::Scoring;
 use crate::state::{Held, Node, State};
 
@@ -269,22 +270,22 @@ impl<'a> World<'a> {
         }
     }
 
-    fn counts(&self, lease: LeaseId, held: &Held) -> bool {
+    fn counts(&self, lease: LeaseId, rank: u16, held: &Held) -> bool {
         if self.without.is_some_and(|gone| gone.contains(&lease)) {
             return false;
         }
         match self.room {
             Room::Now => true,
             Room::Empty => false,
-            Room::Stopped => !stopping(self.state, lease, held),
-            Room::At(time) => booking::known_end(self.state, lease, held) > time,
+            Room::Stopped => !stopping(self.state, lease, rank, held),
+            Room::At(time) => booking::known_end(self.state, lease, rank, held) > time,
         }
     }
 
     pub(crate) fn machine<'s>(&'s self, id: NodeId, node: &'s Node, rank: u16) -> Machine<'s> {
         let (slots, kept) = (Vec::new(), Vec::new());
         let mut machine = Machine { beside: Beside::default(), ports: BTreeSet::new(), slots, kept, barred: false };
-        let held = node.held.iter().filter(|((lease, _), held)| self.counts(*lease, held));
+        let held = node.held.iter().filter(|((lease, rank), held)| self.counts(*lease, *rank, held));
         for ((lease, member), held) in held {
             machine.stand(held.beside, held.port, held.gpus.iter().copied(), &held.slot);
             machine.barred |= self.lease == Some(*lease) && *member == rank;
@@ -418,11 +419,8 @@ impl<'a> World<'a> {
 }
 
 /// True if the slot waits for its agent to confirm a stop: its lease is ending, or went on without it.
-pub(crate) fn stopping(state: &State, lease: LeaseId, held: &Held) -> bool {
-    use selion_api::lease::LeaseState::{Active, Held, Preparing, Starting};
-    state.leases.get(&lease).is_none_or(|lease| {
-        lease.attempt != held.attempt || !matches!(lease.state, Held | Preparing | Starting | Active)
-    })
+pub(crate) fn stopping(state: &State, lease: LeaseId, rank: u16, held: &Held) -> bool {
+    state.leases.get(&lease).is_none_or(|lease| !lease.runs(rank, held.attempt) || !is_running(lease.state))
 }
 
 /// True if nothing is named, or this is.

@@ -60,8 +60,9 @@ pub(crate) fn next_open(state: &State, class: Priority) -> Option<TimeMs> {
 
 /// What stopping a lease costs: its class first, then the work it loses at its price. The id makes it unique.
 fn loss(state: &State, id: LeaseId, lease: &Lease) -> (Priority, Amount, LeaseId) {
-    let ran_ms = lease.billable_cap_ms(state.now);
-    let work = lease.members.iter().fold(Amount::ZERO, |sum, member| sum.saturating_add(member.rate.bill(ran_ms)));
+    let work_of = |member| lease.billable_cap_ms(member, state.now);
+    let works = lease.members.iter().map(|member| member.rate.bill(work_of(member)));
+    let work = works.fold(Amount::ZERO, Amount::saturating_add);
     (lease.request.priority, work, id)
 }
 

@@ -60,10 +60,10 @@ impl Claim {
         let group = shares.guaranteed(lease)?;
         let mut used = alloc::vec![0_u128; shares.branches.len()];
         let mut work: BTreeMap<LeaseId, u128> = BTreeMap::new();
-        for (id, held, more) in tally::works(state) {
+        for ((id, rank), held, more) in tally::works(state) {
             // What is being stopped fills nobody's quota any more.
             let low = state.leases.get(&id).is_none_or(|lease| lease.request.priority < class);
-            if low || stopping(state, id, held) {
+            if low || stopping(state, id, rank, held) {
                 continue;
             }
             let of = work.entry(id).or_default();

@@ -38,7 +38,8 @@ impl State {
         held.filter_map(|member| self.nodes.get(&member.node)?.first_taken_back(&member.gpus)).min()
     }
 
-    /// Sets when the state of a lease ends by itself, or before, if an owner takes a place of it back before that.
+    /// Sets when the state of a lease ends by itself, or before, if an owner takes a place of it back before that, or its
+    /// repair is given up then.
     /// Whoever calls it notes the lease's end.
     pub(crate) fn set_deadline(&mut self, id: LeaseId, ends: Option<TimeMs>) {
         let Some(lease) = self.leases.get_mut(&id) else {
@@ -51,6 +52,9 @@ impl State {
         if let (Some(notice), Some(otherwise)) = (&mut lease.notice, ends) {
             notice.otherwise = otherwise;
             lease.deadline = Some(otherwise.min(notice.by));
+        }
+        if let (Some(broken), Some(deadline)) = (&lease.broken, &mut lease.deadline) {
+            *deadline = broken.by.min(*deadline);
         }
         if let Some(deadline) = lease.deadline {
             self.deadlines.insert((deadline, id));
@@ -137,7 +141,7 @@ impl Step<'_> {
         if by == lease.notice.map(|notice| notice.by) {
             return;
         }
-        let otherwise = lease.notice.map(|notice| notice.otherwise).or(lease.deadline);
+        let otherwise = lease.ends();
         let end_before = booking::end_of(&self.state.policy, lease);
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.notice = by.zip(otherwise).map(|(by, otherwise)| Notice { by, otherwise });

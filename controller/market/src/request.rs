@@ -97,6 +97,7 @@ impl Step<'_> {
             since: self.at,
             deadline: Some(until),
             notice: None,
+            broken: None,
             wait_until: until,
             reason: Some(Reason::Queued),
             nearest: None,
@@ -105,6 +106,7 @@ impl Step<'_> {
             members: Vec::new(),
             reserved: Amount::ZERO,
             active_since: None,
+            fixed: Amount::ZERO,
             requeue: false,
             past: Vec::new(),
         };

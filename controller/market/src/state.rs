@@ -53,6 +53,8 @@ pub struct State {
     pub leases: BTreeMap<LeaseId, Lease>,
     /// Leases that wait.
     pub waiting: BTreeSet<LeaseId>,
+    /// Active leases of which members are being repaired.
+    pub broken: BTreeSet<LeaseId>,
     /// What holds slots and is known to end: when at the latest, by class. A fold of leases and policy.
     pub running: BTreeMap<Priority, BTreeSet<(TimeMs, LeaseId)>>,
     /// Room kept for the head of the line.
@@ -229,6 +231,8 @@ pub struct Lease {
     pub deadline: Option<TimeMs>,
     /// While it runs where an owner takes a place of it back.
     pub notice: Option<Notice>,
+    /// While it is active and members of it are being repaired.
+    pub broken: Option<Broken>,
     /// When waiting ends; kept over attempts.
     pub wait_until: TimeMs,
     /// Why it waits, is ending, or ended.
@@ -237,7 +241,7 @@ pub struct Lease {
     pub nearest: Option<NearestMiss>,
     /// Place in the order of service at the last pass, from 1, while waiting.
     pub position: u64,
-    /// Which run; 0 before the first grant.
+    /// The highest number of a run that was given so far; 0 before the first grant.
     pub attempt: u32,
     /// Members of the current or last run, by rank; empty before the first grant.
     pub members: Vec<Member>,
@@ -245,6 +249,8 @@ pub struct Lease {
     pub reserved: Amount,
     /// Since when the meter counts in the current run; `None` if it never became active.
     pub active_since: Option<TimeMs>,
+    /// Final bills of members that were lost in the current run and repaired.
+    pub fixed: Amount,
     /// After `ending`: go back to waiting instead of ended.
     pub requeue: bool,
     /// Runs that are over, the last one too once it ended: number, reason, amount billed.
@@ -260,9 +266,20 @@ pub struct Notice {
     pub otherwise: TimeMs,
 }
 
+/// Members of an active lease that were lost and do not run again yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Broken {
+    /// Their ranks: over, while they have no other place; else on their way to running there.
+    pub ranks: BTreeSet<u16>,
+    /// The repair is given up then.
+    pub by: TimeMs,
+}
+
 /// One member of a run.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Member {
+    /// Which run: that of the gang, or a higher one if it was repaired. No rank has the same number twice.
+    pub attempt: u32,
     /// Node.
     pub node: NodeId,
     /// Owner at the grant; earns.
@@ -279,7 +296,9 @@ pub struct Member {
     pub port: u16,
     /// How far the agent reported to be.
     pub progress: Progress,
-    /// Milliseconds billable by its last report: its meter, capped by the log's interval since `active_since`.
+    /// Since when its meter counts; `None` before, and when its bill is final although the lease goes on.
+    pub since: Option<TimeMs>,
+    /// Milliseconds billable by its last report: its meter, capped by the log's interval since `since`.
     pub billable_ms: u64,
     /// Part of its bill that vouchers cover already.
     pub vouched: Amount,

@@ -175,6 +175,10 @@ impl Step<'_> {
             self.state.set_deadline(id, Some(self.at.plus(lasts_ms)));
             self.touched.leases.insert(id);
         }
+        let broken: Vec<LeaseId> = self.state.broken.iter().copied().collect();
+        for id in broken {
+            self.await_repair(id);
+        }
         self.state.running.clear();
         let ids: Vec<LeaseId> = self.state.leases.keys().copied().collect();
         for id in ids {

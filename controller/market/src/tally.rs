@@ -171,12 +171,12 @@ impl State {
     }
 }
 
-/// Everything that is held: by which lease, what, and its GPU work.
-pub(crate) fn works(state: &State) -> impl Iterator<Item = (LeaseId, &Held, u128)> {
+/// Everything that is held: by which lease and rank, what, and its GPU work.
+pub(crate) fn works(state: &State) -> impl Iterator<Item = ((LeaseId, u16), &Held, u128)> {
     let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
-    held.map(|(node, (lease, _), held)| {
+    held.map(|(node, key, held)| {
         let [work, ..] = piece_of(node, held);
-        (*lease, held, work)
+        (*key, held, work)
     })
 }
 

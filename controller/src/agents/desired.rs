@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase};
 use selion_api::commit::{Work, canonical};
 use selion_api::{Hash32, LeaseId, NodeId};
-use selion_market::State;
 use selion_market::state::DesiredMember;
+use selion_market::{Lease, State};
 use tracing::error;
 
 use super::core::{Core, CoreError, read};
@@ -85,8 +85,14 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new() },
         salt: Hash32::ZERO,
         commitment: lease.request.work,
-        max_run_ms: lease.request.duration_ms,
+        max_run_ms: max_run_ms(state, lease, want.member),
     })
+}
+
+/// The whole duration; of a member that is being repaired what is left of it.
+fn max_run_ms(state: &State, lease: &Lease, rank: u16) -> u64 {
+    let since = lease.members.get(usize::from(rank)).and_then(|member| member.since).unwrap_or(state.now);
+    lease.expires().map_or(lease.request.duration_ms, |expires| expires.since(since))
 }
 
 /// Where the members of a lease are reached, by rank.
@@ -94,7 +100,8 @@ fn peers(state: &State, lease: LeaseId) -> Vec<Peer> {
     let members = state.leases.get(&lease).map(|lease| &lease.members[..]);
     let of = |(rank, member): (usize, &selion_market::Member)| {
         let spec = state.nodes.get(&member.node)?.spec.as_ref()?;
-        Some(Peer { rank: u16::try_from(rank).ok()?, address: format!("{}:{}", spec.address, member.port) })
+        let address = format!("{}:{}", spec.address, member.port);
+        Some(Peer { rank: u16::try_from(rank).ok()?, address, attempt: member.attempt })
     };
     let members = members.unwrap_or_default().iter().enumerate();
     members.filter_map(of).collect()

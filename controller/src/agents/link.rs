@@ -473,9 +473,8 @@ impl Session<'_> {
         let held = read(self.inner.core.as_ref(), |state| {
             let lease = state.leases.get(&chunk.lease);
             lease
-                .filter(|lease| lease.attempt == chunk.attempt)
                 .and_then(|lease| lease.members.get(usize::from(chunk.member)))
-                .is_some_and(|member| member.node == node)
+                .is_some_and(|member| member.node == node && member.attempt == chunk.attempt)
         });
         held == Some(true)
     }

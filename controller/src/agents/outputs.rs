@@ -72,8 +72,8 @@ impl Pending {
 /// The work's commitment and the outputs reported, if `node` holds that member in that run.
 fn member_of(core: &dyn Core, node: NodeId, run: Run) -> Option<(Hash32, Option<Hash32>)> {
     read(core, |state| {
-        let lease = state.leases.get(&run.0).filter(|it| it.attempt == run.1)?;
-        let member = lease.members.get(usize::from(run.2))?;
+        let lease = state.leases.get(&run.0)?;
+        let member = lease.members.get(usize::from(run.2)).filter(|member| member.attempt == run.1)?;
         (member.node == node).then_some((lease.request.work, member.outputs))
     })
     .flatten()

@@ -20,11 +20,11 @@ pub async fn put(db: &SqlitePool, lease: LeaseId, attempt: u32, member: u16, cid
     Ok(())
 }
 
-/// CIDs by rank of the newest run that has any.
+/// CIDs by rank, each of the newest run of that member that has any: members that are repaired have higher numbers.
 pub async fn of_lease(db: &SqlitePool, lease: LeaseId) -> sqlx::Result<BTreeMap<u16, String>> {
     let rows = sqlx::query(
-        "select member, cid from output where lease = $1 \
-         and attempt = (select max(attempt) from output where lease = $1)",
+        "select member, cid from output as this where lease = $1 and attempt = \
+         (select max(attempt) from output as other where other.lease = $1 and other.member = this.member)",
     )
     .bind(lease.to_string())
     .fetch_all(db)

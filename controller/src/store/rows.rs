@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::lease::LeaseState;
-use selion_api::{Account, Hash32, LeaseId, NodeId, rest};
+use selion_api::{Account, Hash32, LeaseId, NodeId, Reason, rest};
 use selion_market::{Answer, Effect, State, VoucherDue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -70,20 +70,26 @@ impl Pending {
     }
 
     fn note_effect(&mut self, state: &State, step: &Step, index: u32, effect: &Effect) {
+        let mut tell = |lease: &LeaseId, reached: LeaseState, reason: Option<Reason>, attempt: u32| {
+            let placed = !matches!(reached, LeaseState::Waiting | LeaseState::Ended);
+            let peers = state.leases.get(lease).filter(|_| placed).map(|lease| project::peers(state, lease));
+            let event = rest::LeaseEvent {
+                entry: step.seq,
+                at_ms: step.at_ms,
+                state: reached,
+                reason,
+                attempt,
+                peers: peers.unwrap_or_default(),
+            };
+            self.events.push((*lease, index, event));
+        };
         match effect {
-            Effect::Moved { lease, state: reached, reason, attempt } => {
-                let placed = !matches!(reached, LeaseState::Waiting | LeaseState::Ended);
-                let peers = state.leases.get(lease).filter(|_| placed).map(|lease| project::peers(state, lease));
-                let event = rest::LeaseEvent {
-                    entry: step.seq,
-                    at_ms: step.at_ms,
-                    state: *reached,
-                    reason: *reason,
-                    attempt: *attempt,
-                    peers: peers.unwrap_or_default(),
-                };
-                self.events.push((*lease, index, event));
+            Effect::Moved { lease, state, reason, attempt } => tell(lease, *state, *reason, *attempt),
+            // It stays active: a member was lost, and has another place.
+            Effect::Broken { lease, attempt, .. } => {
+                tell(lease, LeaseState::Active, Some(Reason::NodeLost), *attempt);
             }
+            Effect::Repaired { lease, attempt } => tell(lease, LeaseState::Active, None, *attempt),
             Effect::Billed(line) => {
                 self.bills.push((step.seq, index, rest::BillView { entry: step.seq, line: line.clone() }));
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use selion_api::agent::Assignment;
 
-use super::Rooms;
+use super::{Rooms, peers as peers_file};
 use crate::gpus::{SliceHandle, slot_text};
 
 /// `PATH` of a member unless the renter sets one.
@@ -51,6 +51,7 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
         ("SELION_RANK", assignment.member.to_string()),
         ("SELION_WORLD_SIZE", peers.len().max(1).to_string()),
         ("SELION_PEERS", peers.join(",")),
+        ("SELION_PEERS_FILE", peers_file::path(rooms).display().to_string()),
         ("SELION_PORT", assignment.port.to_string()),
         ("SELION_SLICE", slot_text(&assignment.slot)),
         ("SELION_GPU", all(|slice| slice.gpu.to_string())),

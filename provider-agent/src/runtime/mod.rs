@@ -8,6 +8,7 @@ pub mod capture;
 pub mod env;
 mod group;
 mod namespaces;
+pub mod peers;
 mod probe;
 mod process;
 mod rooms;

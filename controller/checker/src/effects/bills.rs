@@ -7,6 +7,7 @@ use selion_market::{Pocket, Transfer, VoucherDue};
 
 use super::Entry;
 use crate::finding::{Rule, equal, holds, within};
+use crate::leases::Stand;
 
 impl Entry<'_> {
     pub(super) fn billed(&mut self, line: &BillLine) {
@@ -15,21 +16,30 @@ impl Entry<'_> {
         let Some(lease) = self.book.leases.get_mut(&line.lease) else {
             return self.tell(Some(line.lease), holds(Rule::Lease, false));
         };
-        let asked_ms = lease.request.duration_ms;
-        let present = line.attempt == lease.attempt && lease.state == LeaseState::Ending;
-        let logged_ms = lease.active_since.map_or(0, |since| now.since(since));
-        let Some(part) = lease.parts.get_mut(usize::from(line.member)).filter(|_| present) else {
+        let run = (line.lease, line.attempt, line.member);
+        // The line of what was lost comes at once, of the others when all are over.
+        let due = self.unbilled.remove(&run) || lease.state == LeaseState::Ending;
+        let part = lease.parts.get_mut(usize::from(line.member));
+        let Some(part) = part.filter(|part| due && part.attempt == line.attempt) else {
             return self.tell(Some(line.lease), holds(Rule::Bill, false));
         };
-        let same = (line.renter, line.provider) == (lease.request.renter, part.provider) && !part.billed;
+        let begun = lease.active_since.zip(part.since);
+        // From its own start to the end of the lease at most.
+        let asked_ms = begun.map_or(0, |(active, since)| active.plus(lease.request.duration_ms).since(since));
+        let logged_ms = part.since.map_or(0, |since| now.since(since));
+        let same = (line.renter, line.provider) == (lease.request.renter, part.provider);
+        let once = begun.is_some() && !part.billed;
         let most_ms = asked_ms.min(logged_ms).min(part.metered_ms);
         let rate = equal(Rule::Bill, part.rate.0, line.rate.0);
         part.billed = true;
+        if part.stand == Stand::Lost {
+            part.since = None;
+        }
         lease.billed += u128::from(line.amount.0);
         let exact = u64::try_from(cost_of(line.rate.0, line.billable_ms)).unwrap_or(u64::MAX);
         let sum = within(Rule::BillSum, lease.billed, lease.cost);
         for verdict in [
-            holds(Rule::Bill, same),
+            holds(Rule::Bill, same && once),
             rate,
             equal(Rule::Bill, exact, line.amount.0),
             within(Rule::BillTime, line.billable_ms, most_ms),
@@ -39,13 +49,13 @@ impl Entry<'_> {
         }
     }
 
-    /// A run is over: billed whole if it ever was active, else not at all; what was kept for it is no longer.
+    /// A run is over: each member billed once if it ever was active, else not at all; what was kept for it is no longer.
     pub(super) fn run_over(&mut self, id: LeaseId) {
         let Some(lease) = self.book.leases.get_mut(&id) else {
             return;
         };
-        let due = if lease.active_since.is_some() { lease.parts.len() } else { 0 };
-        let lines = lease.parts.iter().filter(|part| part.billed).count();
+        let begun = || lease.parts.iter().filter(|part| part.since.is_some());
+        let (due, lines) = (begun().count(), begun().filter(|part| part.billed).count());
         let renter = lease.request.renter;
         let kept = core::mem::take(&mut lease.kept);
         let purse = self.book.money.purse(renter);

@@ -13,7 +13,7 @@ use crate::bundle::bundle;
 use crate::fair::Shares;
 use crate::finding::{Broken, Rule, equal, holds, within};
 use crate::fleet::{Guest, Look, Place, Taken};
-use crate::leases::Part;
+use crate::leases::{Part, Stand};
 use crate::line;
 
 impl Entry<'_> {
@@ -26,8 +26,17 @@ impl Entry<'_> {
             (lease.cost, lease.kept, lease.billed) = (0, 0, 0);
             (lease.active_since, lease.stopped_for) = (None, None);
         }
+        let booked = self.book.booked.map(|(booked, _)| booked);
         self.book.booked = self.book.booked.filter(|(booked, _)| *booked != id);
-        self.gang = Some(Gang { lease: id, at: self.at, nodes: BTreeSet::new(), passed });
+        self.gang = Some(Gang {
+            lease: id,
+            at: self.at,
+            nodes: BTreeSet::new(),
+            lost: None,
+            booked,
+            ranks: Vec::new(),
+            passed,
+        });
     }
 
     /// Who waits for the same as `id` and comes before it.
@@ -63,19 +72,22 @@ impl Entry<'_> {
     /// A member begins, or the last one gets one more of its GPUs.
     pub(super) fn granted(&mut self, grant: &Grant) {
         let id = grant.lease;
-        let open = self.gang.as_ref().is_some_and(|gang| gang.lease == id);
-        let lease = self.book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
-        let rank = usize::from(grant.member);
-        let last = lease.filter(|lease| lease.parts.len() == rank + 1).and_then(|lease| lease.parts.last());
-        let want = lease.and_then(|lease| lease.request.members.get(rank));
-        if last.zip(want).is_some_and(|(last, want)| last.gpus < want.gpus) {
+        let book = &*self.book;
+        let open = self.gang.as_ref().filter(|gang| gang.lease == id);
+        let lease = book.leases.get(&id).filter(|lease| open.is_some() && lease.attempt == grant.attempt);
+        if lease.is_some() && self.lacks_gpus(id).is_some_and(|(rank, ..)| rank == grant.member) {
             return self.granted_more(grant);
         }
         self.has_all_gpus(id);
         let book = &*self.book;
-        let lease = book.leases.get(&id).filter(|lease| open && lease.attempt == grant.attempt);
-        // Members come in order of rank.
-        let next = lease.filter(|lease| lease.parts.len() == rank);
+        let open = self.gang.as_ref().filter(|gang| gang.lease == id);
+        let lease = book.leases.get(&id).filter(|lease| open.is_some() && lease.attempt == grant.attempt);
+        let lost = open.and_then(|gang| gang.lost.as_ref());
+        // Members come in order of rank; of those that are repaired only what was lost.
+        let next = lease.filter(|lease| match lost {
+            None => lease.parts.len() == usize::from(grant.member),
+            Some(lost) => lost.first() == Some(&grant.member),
+        });
         let Some((lease, want)) =
             next.and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
         else {
@@ -99,28 +111,50 @@ impl Entry<'_> {
         if let Some(shares) = &mut self.shares {
             shares.take(grant.renter, bundle(gpu, &taken.slot, taken.beside));
         }
+        let anew = open.filter(|gang| gang.lost.is_none());
+        let before = anew.and_then(|gang| self.repair_before(lease, gang.booked, &place));
         self.tell(Some(id), party);
         self.tell(Some(id), fits);
+        self.tell(before, holds(Rule::Order, before.is_none()));
         self.book.fleet.put(grant.node, taken);
-        if let Some(lease) = self.book.leases.get_mut(&id) {
-            let Grant { provider, rate, .. } = *grant;
-            lease.parts.push(Part { provider, rate, gpus: 1, metered_ms: 0, billed: false });
+        let Some((lease, gang)) = self.book.leases.get_mut(&id).zip(self.gang.as_mut()) else {
+            return;
+        };
+        let part = Part {
+            attempt: grant.attempt,
+            node: grant.node,
+            stand: if gang.lost.is_some() { Stand::Joins } else { Stand::With },
+            since: None,
+            provider: grant.provider,
+            rate: grant.rate,
+            gpus: 1,
+            metered_ms: 0,
+            billed: false,
+        };
+        match &mut gang.lost {
+            None => lease.parts.push(part),
+            Some(lost) => {
+                lost.pop_first();
+                if let Some(old) = lease.parts.get_mut(usize::from(grant.member)) {
+                    *old = part;
+                }
+            }
         }
-        if let Some(gang) = &mut self.gang {
-            gang.nodes.insert(grant.node);
-        }
+        gang.ranks.push(grant.member);
+        gang.nodes.insert(grant.node);
     }
 
-    /// One more GPU for the last member.
+    /// One more GPU for the member that was granted last.
     fn granted_more(&mut self, grant: &Grant) {
         let (id, run) = (grant.lease, (grant.lease, grant.attempt, grant.member));
+        let rank = usize::from(grant.member);
         let book = &*self.book;
         let Some((lease, want)) =
-            book.leases.get(&id).and_then(|lease| Some((lease, lease.request.members.get(usize::from(grant.member))?)))
+            book.leases.get(&id).and_then(|lease| Some((lease, lease.request.members.get(rank)?)))
         else {
             return;
         };
-        let last = lease.parts.last();
+        let last = lease.parts.get(rank);
         let rate = Rate(last.map_or(0, |last| last.rate.0).saturating_add(grant.rate.0));
         let parties = (grant.renter, Some(grant.provider)) == (lease.request.renter, last.map(|last| last.provider));
         let party = holds(Rule::Party, parties);
@@ -141,55 +175,69 @@ impl Entry<'_> {
         self.tell(Some(id), party);
         self.tell(Some(id), fits);
         self.book.fleet.add(run, grant.gpu);
-        if let Some(last) = self.book.leases.get_mut(&id).and_then(|lease| lease.parts.last_mut()) {
+        if let Some(last) = self.book.leases.get_mut(&id).and_then(|lease| lease.parts.get_mut(rank)) {
             last.rate = rate;
             last.gpus = last.gpus.saturating_add(1);
         }
     }
 
-    /// The last member of a run has all the GPUs that it asked for.
+    /// The member that was granted last, how many GPUs it asked for and how many it has, if those are fewer.
+    fn lacks_gpus(&self, id: LeaseId) -> Option<(u16, u16, u16)> {
+        let rank = *self.gang.as_ref().filter(|gang| gang.lease == id)?.ranks.last()?;
+        let lease = self.book.leases.get(&id)?;
+        let (part, want) = (lease.parts.get(usize::from(rank))?, lease.request.members.get(usize::from(rank))?);
+        (part.gpus < want.gpus).then_some((rank, want.gpus, part.gpus))
+    }
+
+    /// The member that was granted last has all the GPUs that it asked for.
     fn has_all_gpus(&mut self, id: LeaseId) {
-        let lease = self.book.leases.get(&id);
-        let last =
-            lease.and_then(|lease| Some((lease.parts.last()?, lease.request.members.get(lease.parts.len() - 1)?)));
-        let all = last.map_or(Ok(()), |(last, want)| equal(Rule::Gpus, want.gpus.into(), last.gpus.into()));
+        let all = self.lacks_gpus(id).map_or(Ok(()), |(_, need, have)| equal(Rule::Gpus, need.into(), have.into()));
         self.tell(Some(id), all);
     }
 
     pub(super) fn close_gang(&mut self) {
+        let Some((id, at)) = self.gang.as_ref().map(|gang| (gang.lease, gang.at)) else {
+            return;
+        };
+        let now_at = core::mem::replace(&mut self.at, at);
+        self.has_all_gpus(id);
+        self.at = now_at;
         let Some(gang) = self.gang.take() else {
             return;
         };
-        let now_at = core::mem::replace(&mut self.at, gang.at);
-        self.has_all_gpus(gang.lease);
-        self.at = now_at;
         let book = &mut *self.book;
         let Some(lease) = book.leases.get_mut(&gang.lease) else {
             return;
         };
-        let duration_ms = lease.request.duration_ms;
-        let costs = lease.parts.iter().map(|part| cost_of(part.rate.0, duration_ms));
+        let lasts_ms = if gang.lost.is_some() { lease.rest_ms(book.now) } else { lease.request.duration_ms };
+        let parts = gang.ranks.iter().filter_map(|rank| lease.parts.get(usize::from(*rank)));
+        let costs = parts.map(|part| cost_of(part.rate.0, lasts_ms));
         // Amounts end at the largest one.
-        lease.cost = costs.fold(0_u128, u128::saturating_add).min(u64::MAX.into());
-        let (renter, cost) = (lease.request.renter, lease.cost);
-        lease.kept = cost;
+        let cost = costs.fold(0_u128, u128::saturating_add).min(u64::MAX.into());
+        let (renter, repair) = (lease.request.renter, gang.lost.is_some());
+        lease.cost = lease.cost.saturating_add(cost).min(u64::MAX.into());
+        lease.kept = lease.kept.saturating_add(cost);
         let (granted, most) = (lease.parts.len() as u64, lease.request.members.len() as u64);
         let whole = within(Rule::Gang, lease.request.min_members, granted);
         let known = within(Rule::Gang, granted, most);
+        let all = equal(Rule::Gang, 0, gang.lost.map_or(0, |lost| lost.len() as u64));
         let one = holds(Rule::Within, book.fleet.are_within(lease.request.within, &gang.nodes));
         let near = book.fleet.are_near(lease.request.max_latency_us, &gang.nodes);
         let spread = within(Rule::MinNodes, lease.request.min_nodes, gang.nodes.len() as u64);
-        let end = book.latest_end(duration_ms);
+        let duration_ms = lease.request.duration_ms;
+        let expires = book.now.plus(lease.rest_ms(book.now));
+        let end = if repair { expires.plus(book.policy.ending_ms) } else { book.latest_end(duration_ms) };
         let pays = book.money.pays(renter, cost, end);
         let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);
         let could_pay = |id: &LeaseId| payer_of(id).is_some_and(|renter| book.money.pays(renter, cost, end).is_ok());
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
         book.money.purse(renter).runs += cost;
         self.reserves.entry(renter).or_default().0 += cost;
-        let delays = self.delays_booking(gang.lease, end);
+        let delays = self.delays_booking(gang.lease, end, repair);
         let now_at = core::mem::replace(&mut self.at, gang.at);
         self.tell(Some(gang.lease), whole);
         self.tell(Some(gang.lease), known);
+        self.tell(Some(gang.lease), all);
         self.tell(Some(gang.lease), one);
         self.tell(Some(gang.lease), near);
         self.tell(Some(gang.lease), spread);

@@ -26,7 +26,9 @@ impl Entry<'_> {
     fn time_is_up(&self) -> impl Iterator<Item = LeaseId> {
         let over = self.book.fleet.due_back(self.book.now);
         // What an older run still holds waits for its agent's word.
-        let present = |(id, run): &(LeaseId, u32)| self.book.leases.get(id).is_some_and(|lease| lease.attempt == *run);
+        let present = |(id, run): &(LeaseId, u32)| {
+            self.book.leases.get(id).is_some_and(|lease| lease.attempts().any(|attempt| attempt == *run))
+        };
         over.filter(present).map(|(id, _)| id)
     }
 

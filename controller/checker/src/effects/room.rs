@@ -27,7 +27,7 @@ impl Entry<'_> {
 
     /// Who is served while room is kept for another, of a class and standing that is not below his, ends before the
     /// booked time, or the other still fits then.
-    pub(super) fn delays_booking(&self, id: LeaseId, end: TimeMs) -> Verdict {
+    pub(super) fn delays_booking(&self, id: LeaseId, end: TimeMs, repair: bool) -> Verdict {
         let book = &*self.book;
         let (Some((booked, at)), Some(lease)) = (book.booked, book.leases.get(&id)) else {
             return Ok(());
@@ -36,7 +36,7 @@ impl Entry<'_> {
             return Ok(());
         };
         // His present run is counted already.
-        let broken = lease.attempt > 1 && lease.is_broken();
+        let broken = repair || lease.attempt > 1 && lease.is_broken();
         let below = (other.request.priority, other.is_broken()) < (lease.request.priority, broken);
         let late = !below && book.fits_at(booked, at, None) == Some(false);
         // It may be no fault of his: a node was lost, or a stop is overdue.
@@ -54,9 +54,16 @@ impl Checker {
     fn fits_at(&self, id: LeaseId, at: TimeMs, beside: Option<(LeaseId, u32)>) -> Option<bool> {
         let lease = self.leases.get(&id)?;
         let ends = |lease: &Lease| lease.free_by(&self.policy).is_some_and(|end| end <= at);
-        let gone = self.leases.iter().filter(|(_, lease)| ends(lease)).map(|(id, lease)| (*id, lease.attempt));
+        let gone = self.leases.iter().filter(|(_, lease)| ends(lease));
+        let gone = gone.flat_map(|(id, lease)| lease.attempts().map(|attempt| (*id, attempt)));
         let back = TimeMs(at.0.saturating_sub(self.policy.ending_ms));
-        let gone: Runs = gone.chain(self.fleet.due_back(back)).chain(beside).collect();
+        // Who is stopped for an owner is stopped whole, its repaired members too.
+        let stopped = self.fleet.due_back(back).flat_map(|(id, run)| {
+            let whole = self.leases.get(&id).filter(|lease| lease.attempts().any(|attempt| attempt == run));
+            let others = whole.into_iter().flat_map(Lease::attempts);
+            others.chain([run]).map(move |attempt| (id, attempt))
+        });
+        let gone: Runs = gone.chain(stopped).chain(beside).collect();
         let wants = lease.request.members.get(..usize::from(lease.request.min_members))?;
         if lease.request.within != Within::Pool || lease.request.max_latency_us.is_some() {
             return None;

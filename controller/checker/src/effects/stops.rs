@@ -47,8 +47,10 @@ impl Entry<'_> {
             let capped = self.book.policy.shadow_permille > 0 && taker.request.max_rate.is_some();
             if let ([want], false) = (taker.request.members.as_slice(), capped) {
                 let beside = stops.iter().filter(|(other, whom, _)| other != id && whom == by);
-                let run = |id: &LeaseId| (*id, self.book.leases.get(id).map_or(0, |lease| lease.attempt));
-                let gone: Runs = beside.map(|(other, ..)| run(other)).collect();
+                let lease = |(id, ..): &(LeaseId, _, _)| Some((*id, self.book.leases.get(id)?));
+                let runs =
+                    beside.filter_map(lease).flat_map(|(id, it)| it.attempts().map(move |attempt| (id, attempt)));
+                let gone: Runs = runs.collect();
                 let guest = Guest { lease: *by, rank: 0, request: &taker.request, want };
                 let fits = self.book.fleet.room_for(&guest, &gone, (1, 1)).0 > 0;
                 self.tell(Some(*id), holds(Rule::Minimal, !fits));

@@ -24,6 +24,7 @@ mod pool;
 mod quotas;
 mod random;
 mod reclaims;
+mod repairs;
 mod several;
 mod tape;
 mod turns;

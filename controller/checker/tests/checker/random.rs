@@ -20,7 +20,7 @@ enum Op {
         want: usize,
         members: usize,
         class: u8,
-        requeue: bool,
+        loss: OnNodeLoss,
         within: Within,
         needs: u16,
         gpus: u16,
@@ -51,12 +51,13 @@ fn wants() -> [SliceWant; 5] {
 
 fn op() -> impl Strategy<Value = Op> {
     let within = prop::sample::select(vec![Within::Pool, Within::Pool, Within::Region, Within::Rack, Within::Node]);
-    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, any::<bool>(), within, 1_u16..3, 1_u16..4, 0_u8..12);
+    let loss = prop::sample::select(vec![OnNodeLoss::End, OnNodeLoss::Requeue, OnNodeLoss::Repair, OnNodeLoss::Repair]);
+    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, loss, within, 1_u16..3, 1_u16..4, 0_u8..12);
     prop_oneof![
-        10 => ask.prop_map(|(who, want, members, class, requeue, within, needs, gpus, data)| Op::Ask { who, want, members, class, requeue, within, needs, gpus, data }),
+        10 => ask.prop_map(|(who, want, members, class, loss, within, needs, gpus, data)| Op::Ask { who, want, members, class, loss, within, needs, gpus, data }),
         3 => any::<usize>().prop_map(Op::Release),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
-        1 => (1_u8..4).prop_map(Op::Lost),
+        2 => (1_u8..4).prop_map(Op::Lost),
         2 => (1_u8..4).prop_map(Op::Link),
         3 => (1_u8..4, 1_u32..1_500).prop_map(|(node, rtt_us)| Op::Measured(node, rtt_us)),
         1 => (1_u8..4, any::<bool>()).prop_map(|(node, paused)| Op::Pause(node, paused)),
@@ -111,13 +112,12 @@ fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<Lea
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, want, members, class, requeue, within, needs, gpus, data } => {
+        Op::Ask { who, want, members, class, loss, within, needs, gpus, data } => {
             let priority = match class {
                 0 => Priority::Interruptible,
                 1 => Priority::Firm,
                 _ => Priority::Standard,
             };
-            let on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
             let slices = vec![wants()[want].clone(); members];
             let mut request = ask(renter(who), &slices);
             for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
@@ -127,7 +127,7 @@ fn apply(pool: &mut Pool, op: Op) {
             let (datasets, near_data) = data_of(data);
             let max_latency_us = (data % 3 == 1).then_some(1_000);
             let request = LeaseRequest { datasets, near_data, max_latency_us, ..request };
-            pool.request(LeaseRequest { priority, on_node_loss, within, min_members, ..request });
+            pool.request(LeaseRequest { priority, on_node_loss: loss, within, min_members, ..request });
         }
         Op::Release(at) => {
             if let Some(id) = pick(pool, at, |state| state != LeaseState::Ended) {
@@ -147,7 +147,7 @@ fn apply(pool: &mut Pool, op: Op) {
                 (LeaseState::Ending, _) => MemberEvent::Stopped { outputs: None },
                 (_, 0) => MemberEvent::Accepted,
                 (_, 1) => MemberEvent::Ready,
-                (LeaseState::Starting, _) => MemberEvent::Running,
+                (LeaseState::Starting, _) | (LeaseState::Active, 2) => MemberEvent::Running,
                 _ if meter_ms % 5 == 0 => MemberEvent::Exited { code: 0, outputs: None },
                 _ => MemberEvent::Metered,
             };
@@ -214,7 +214,8 @@ fn twist(effect: &Effect, how: u8) -> Option<Effect> {
         },
         Effect::Moneyed(transfer) => transfer.amount.0 += 1,
         Effect::VoucherDue(due) => due.cumulative.0 += 1,
-        Effect::Freed { member, .. } => *member += 1,
+        Effect::Freed { member, .. } | Effect::Broken { member, .. } => *member += 1,
+        Effect::Repaired { attempt, .. } | Effect::Joined { attempt, .. } => *attempt += 1,
         Effect::Reclaimed { by, .. } => *by = Some(TimeMs(by.map_or(0, |by| by.0 + 1))),
         _ => return None,
     }

@@ -50,7 +50,7 @@ pub(super) fn all(world: &World<'_>) -> impl Iterator<Item = Vec<NodeId>> + use<
 }
 
 /// The nodes of the domain in which a node stands.
-pub(super) fn around(world: &World<'_>, node: NodeId) -> Vec<NodeId> {
+pub(crate) fn around(world: &World<'_>, node: NodeId) -> Vec<NodeId> {
     let within = world.request.within;
     let here = Domain::of_node(world.state, node, within);
     let in_it = |id: &NodeId| here.is_some() && Domain::of_node(world.state, *id, within) == here;

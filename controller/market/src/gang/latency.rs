@@ -74,16 +74,30 @@ pub(crate) fn are_near(world: &World<'_>) -> bool {
 
 /// The nodes that are near enough to all that are placed, those among them; of these only, if any are given.
 pub(super) fn beside(world: &World<'_>, only: Option<&[NodeId]>, most_us: u32) -> Vec<NodeId> {
-    let nodes: BTreeSet<NodeId> = world.placed.iter().map(|placed| placed.node).collect();
-    let rtts: Option<Vec<u32>> = nodes.iter().map(|id| rtt(world.state, *id)).collect();
+    near_to(world.state, &world.placed.iter().map(|placed| placed.node).collect(), only, most_us)
+}
+
+/// True if any two of these nodes are near enough.
+pub(crate) fn all_near(state: &State, nodes: &BTreeSet<NodeId>, most_us: u32) -> bool {
+    let rtts: Option<Vec<u32>> = nodes.iter().map(|id| rtt(state, *id)).collect();
+    let sum = rtts.map(|mut rtts| {
+        rtts.sort_unstable();
+        rtts.iter().rev().take(2).map(|rtt| u64::from(*rtt)).sum::<u64>()
+    });
+    nodes.len() < 2 || sum.is_some_and(|sum| sum <= u64::from(most_us))
+}
+
+/// The nodes that are near enough to all of these, those among them; of `only`, if any are given.
+pub(crate) fn near_to(state: &State, nodes: &BTreeSet<NodeId>, only: Option<&[NodeId]>, most_us: u32) -> Vec<NodeId> {
+    let rtts: Option<Vec<u32>> = nodes.iter().map(|id| rtt(state, *id)).collect();
     let farthest = rtts.and_then(|rtts| rtts.into_iter().max());
     let near = |id: &NodeId| {
-        let sum = farthest.zip(rtt(world.state, *id)).map(|(one, other)| u64::from(one) + u64::from(other));
+        let sum = farthest.zip(rtt(state, *id)).map(|(one, other)| u64::from(one) + u64::from(other));
         nodes.contains(id) || sum.is_some_and(|sum| sum <= u64::from(most_us))
     };
     let given = only.map(|only| only.iter().copied().collect::<BTreeSet<_>>());
     let asked = |id: &NodeId| given.as_ref().is_none_or(|given| given.contains(id));
-    world.state.nodes.keys().copied().filter(|id| asked(id) && near(id)).collect()
+    state.nodes.keys().copied().filter(|id| asked(id) && near(id)).collect()
 }
 
 /// The node farthest from the controller and its distance to the one farthest after it; the largest number if one of

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use selion_api::lease::{BESIDE, LeaseState};
+use selion_api::lease::{BESIDE, LeaseState, OnNodeLoss};
 use selion_api::slice::{GpuSpec, SliceWant};
 use selion_api::{Amount, MemberWant, Reason, Slot};
 use selion_market::ledger::Pocket;
@@ -26,6 +26,7 @@ pub fn check(state: &State) {
         assert_eq!(state.waiting.contains(id), lease.state == LeaseState::Waiting);
     }
     running_is_what_holds_slots(state);
+    broken_leases_are_repaired_in_time(state);
     notices_are_those_of_the_places(state);
     if let Some(booking) = &state.booking {
         let holder = &state.leases[&booking.lease];
@@ -135,7 +136,7 @@ fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
             assert!(held.is_none(), "what is over holds nothing");
         } else {
             let held = held.expect("a member holds its slot");
-            assert_eq!((&held.gpus, &held.slot, held.attempt), (&member.gpus, &member.slot, lease.attempt));
+            assert_eq!((&held.gpus, &held.slot, held.attempt), (&member.gpus, &member.slot, member.attempt));
         }
         let fits = match (&lease.request.members[rank].slice, &member.slot) {
             (SliceWant::Mig { profile: asked }, Slot::Mig { profile, .. }) => asked == profile,
@@ -174,6 +175,10 @@ fn bill_is_bounded(state: &State, lease: &Lease) {
     for member in &lease.members {
         let interval = lease.active_since.map_or(0, |since| state.now.since(since));
         assert!(member.billable_ms <= interval && member.billable_ms <= lease.request.duration_ms);
+        let own = member.since.map_or(u64::MAX, |since| state.now.since(since));
+        assert!(member.billable_ms <= own, "nobody is billed for the time before it ran");
+        assert!(member.since >= lease.active_since || member.since.is_none());
+        assert!(member.attempt <= lease.attempt);
         assert!(member.vouched <= member.rate.bill(member.billable_ms), "no voucher above the bill");
     }
 }
@@ -183,7 +188,8 @@ fn notices_are_those_of_the_places(state: &State) {
     use LeaseState::{Active, Held, Preparing, Starting};
     for (id, lease) in &state.leases {
         let held = state.nodes.values().flat_map(|node| node.held.iter().map(move |(key, held)| (node, key, held)));
-        let present = held.filter(|(_, (lease_id, _), held)| lease_id == id && held.attempt == lease.attempt);
+        let runs = |rank: u16, attempt| lease.members.get(usize::from(rank)).is_some_and(|it| it.attempt == attempt);
+        let present = held.filter(|(_, (lease_id, rank), held)| lease_id == id && runs(*rank, held.attempt));
         let by = present.filter_map(|(node, _, held)| {
             let what = node.reclaimed.iter().filter(|(gpu, _)| gpu.is_none_or(|gpu| held.gpus.contains(&gpu)));
             what.map(|(_, by)| *by).min()
@@ -192,8 +198,31 @@ fn notices_are_those_of_the_places(state: &State) {
         let by = by.min().filter(|_| runs);
         assert_eq!(lease.notice.map(|notice| notice.by), by, "{lease:?}");
         if let Some(notice) = lease.notice {
-            assert_eq!(lease.deadline, Some(notice.by.min(notice.otherwise)));
+            let given_up = lease.broken.as_ref().map_or(notice.by, |broken| broken.by);
+            assert_eq!(lease.deadline, Some(notice.by.min(notice.otherwise).min(given_up)));
         }
+    }
+}
+
+/// Only an active lease that asked for it is repaired, it keeps the members that it needs, and the repair has an end.
+fn broken_leases_are_repaired_in_time(state: &State) {
+    let noted = state.leases.iter().filter(|(_, lease)| lease.broken.is_some()).map(|(id, _)| *id);
+    assert_eq!(noted.collect::<BTreeSet<_>>(), state.broken);
+    for id in &state.broken {
+        let lease = &state.leases[id];
+        let broken = lease.broken.as_ref().unwrap();
+        assert_eq!((lease.state, lease.request.on_node_loss), (LeaseState::Active, OnNodeLoss::Repair));
+        assert!(!broken.ranks.is_empty() && lease.deadline.unwrap() <= broken.by);
+        assert!(lease.members.len() - broken.ranks.len() >= usize::from(lease.request.min_members));
+        for rank in &broken.ranks {
+            let member = &lease.members[usize::from(*rank)];
+            assert!(member.since.is_none() && member.progress != Progress::Running);
+        }
+    }
+    let whole = state.leases.values().filter(|lease| lease.state == LeaseState::Active && lease.broken.is_none());
+    for lease in whole {
+        assert!(lease.members.iter().all(|member| member.since.is_some()), "all are billed: {lease:?}");
+        assert_eq!(lease.ends(), lease.expires());
     }
 }
 
@@ -206,7 +235,9 @@ fn running_is_what_holds_slots(state: &State) {
     for (end, id) in state.running.values().flatten() {
         let lease = &state.leases[id];
         let active = lease.state == Active;
-        assert!(!active || end.0 == lease.deadline.unwrap().0.saturating_add(state.policy.ending_ms));
+        let taken_back = lease.notice.map_or(u64::MAX, |notice| notice.by.0);
+        let ends = if lease.broken.is_some() { lease.expires() } else { lease.deadline };
+        assert!(!active || end.0 == ends.unwrap().0.min(taken_back).saturating_add(state.policy.ending_ms));
         assert!(state.running[&lease.request.priority].contains(&(*end, *id)) && Some(*end) >= lease.deadline);
     }
 }

@@ -30,6 +30,7 @@ mod properties;
 mod quota;
 mod quote;
 mod reclaim;
+mod repair;
 mod score;
 mod several;
 mod surcharge;

@@ -285,7 +285,7 @@ impl Pool {
             seq: self.state.nodes[&member.node].last_seq + 1,
             fence: self.fence,
             lease: id,
-            attempt: lease.attempt,
+            attempt: member.attempt,
             member: rank,
             gpus: member.gpus.clone(),
             slot: member.slot.clone(),

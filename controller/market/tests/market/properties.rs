@@ -23,7 +23,7 @@ enum Op {
         slices: Vec<SliceWant>,
         spread: bool,
         patient: bool,
-        requeue: bool,
+        loss: OnNodeLoss,
         max: Option<u64>,
         key: u8,
         class: usize,
@@ -112,7 +112,7 @@ fn op() -> impl Strategy<Value = Op> {
         prop::collection::vec(slice(), 1..4),
         any::<bool>(),
         any::<bool>(),
-        any::<bool>(),
+        prop::sample::select(vec![OnNodeLoss::End, OnNodeLoss::Requeue, OnNodeLoss::Repair, OnNodeLoss::Repair]),
         prop::option::of(50_000..3 * TOKEN),
         0_u8..20,
         0_usize..6,
@@ -125,8 +125,8 @@ fn op() -> impl Strategy<Value = Op> {
         ),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, requeue, max, key, class, (within, optional, gpus, data, max_latency_us))| Op::Ask {
-            who, slices, spread, patient, requeue, max, key, class, within, optional, gpus, data, max_latency_us,
+        8 => ask.prop_map(|(who, slices, spread, patient, loss, max, key, class, (within, optional, gpus, data, max_latency_us))| Op::Ask {
+            who, slices, spread, patient, loss, max, key, class, within, optional, gpus, data, max_latency_us,
         }),
         3 => (0_u8..4, 1_u32..1_500).prop_map(|(node, rtt_us)| Op::Measured(node, rtt_us)),
         2 => any::<usize>().prop_map(Op::Release),
@@ -141,6 +141,41 @@ fn op() -> impl Strategy<Value = Op> {
         2 => chain().prop_map(Op::Chain),
         2 => (0_u8..15).prop_map(Op::Reopen),
         1 => Just(Op::Continue),
+    ]
+}
+
+/// The member of a live lease that is least far.
+const BEHIND: u16 = u16::MAX;
+
+/// Gangs that are repaired, agents that get on, and nodes that come and go.
+fn repair_op() -> impl Strategy<Value = Op> {
+    let ask = (1_u8..4, 2_usize..4, 0_u16..3, 0_usize..4).prop_map(|(who, members, optional, class)| Op::Ask {
+        who,
+        slices: vec![SliceWant::Whole; members],
+        spread: false,
+        patient: true,
+        loss: OnNodeLoss::Repair,
+        max: None,
+        key: 1,
+        class,
+        within: Within::Pool,
+        optional,
+        gpus: 1,
+        data: (Vec::new(), false),
+        max_latency_us: None,
+    });
+    prop_oneof![
+        3 => ask,
+        60 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter)| Op::Honest { lease, rank: BEHIND, meter }),
+        4 => (1_u8..4).prop_map(Op::Lost),
+        8 => (1_u8..4).prop_map(Op::Link),
+        2 => (1_u8..4).prop_map(|node| Op::Pause(node, false)),
+        1 => (any::<usize>(), 0_u16..4, event(), any::<u64>(), 0_u8..12)
+            .prop_map(|(lease, rank, event, meter, twist)| Op::Said { lease, rank, event, meter, twist }),
+        1 => any::<usize>().prop_map(Op::Release),
+        1 => (1_u8..4, any::<bool>(), 0..HOUR).prop_map(|(node, all, ms)| Op::Reclaim(node, all, ms)),
+        3 => prop_oneof![0_u64..20_000, 0..HOUR / 2].prop_map(Op::Pass),
+        1 => (0_u8..3).prop_map(Op::Reopen),
     ]
 }
 
@@ -192,6 +227,12 @@ fn with_members(pool: &Pool, at: usize) -> Option<LeaseId> {
     (!all.is_empty()).then(|| all[at % all.len()])
 }
 
+fn live(pool: &Pool, at: usize) -> Option<LeaseId> {
+    let all = pool.state.leases.iter().filter(|(_, it)| !it.members.is_empty() && it.state != LeaseState::Ended);
+    let all: Vec<LeaseId> = all.map(|(id, _)| *id).collect();
+    (!all.is_empty()).then(|| all[at % all.len()])
+}
+
 fn apply(pool: &mut Pool, op: Op) {
     match op {
         Op::Ask {
@@ -199,7 +240,7 @@ fn apply(pool: &mut Pool, op: Op) {
             slices,
             spread,
             patient,
-            requeue,
+            loss,
             max,
             key,
             class,
@@ -220,7 +261,7 @@ fn apply(pool: &mut Pool, op: Op) {
             request.near_data = data.1 && !data.0.is_empty();
             request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
             request.wait_ms = if patient { HOUR } else { 0 };
-            request.on_node_loss = if requeue { OnNodeLoss::Requeue } else { OnNodeLoss::End };
+            request.on_node_loss = loss;
             request.max_rate = max.map(Rate);
             request.priority = match class {
                 0 => Priority::Interruptible,
@@ -238,14 +279,17 @@ fn apply(pool: &mut Pool, op: Op) {
             }
         }
         Op::Honest { lease, rank, meter } => {
-            let Some(id) = with_members(pool, lease) else { return };
+            let one = if rank == BEHIND { live(pool, lease) } else { with_members(pool, lease) };
+            let Some(id) = one else { return };
             let lease = pool.get(id);
-            let rank = rank % lease.members.len() as u16;
+            let ranks = (0_u16..).zip(&lease.members);
+            let behind = ranks.min_by_key(|(_, member)| member.progress).map_or(0, |(rank, _)| rank);
+            let rank = if rank == BEHIND { behind } else { rank % lease.members.len() as u16 };
             let event = match (lease.state, lease.members[usize::from(rank)].progress as u8) {
                 (LeaseState::Ending | LeaseState::Ended, _) => MemberEvent::Stopped { outputs: None },
                 (_, 0) => MemberEvent::Accepted,
                 (_, 1) => MemberEvent::Ready,
-                (LeaseState::Starting, 2) => MemberEvent::Running,
+                (LeaseState::Starting | LeaseState::Active, 2) => MemberEvent::Running,
                 (LeaseState::Active, _) if meter % 7 == 0 => MemberEvent::Exited { code: 0, outputs: None },
                 _ => MemberEvent::Metered,
             };
@@ -355,6 +399,41 @@ proptest! {
         let again = replay(&pool);
         prop_assert_eq!(again.digest(), pool.state.digest());
         prop_assert_eq!(again, pool.state);
+    }
+
+    #[test]
+    fn repairs_leave_every_bill_and_every_reserve_as_it_must_be(ops in prop::collection::vec(repair_op(), 60..200)) {
+        let mut pool = world();
+        for op in ops {
+            apply(&mut pool, op);
+        }
+        for id in pool.state.leases.keys().copied().collect::<Vec<_>>() {
+            pool.release(id);
+        }
+        for node in 1..4 {
+            pool.enter(Input::Lost { node: node_id(node), last_seq: 0 });
+        }
+        pool.pass_ms(HOUR);
+        bills_equal_vouchers(&pool);
+        // Each run of a rank has one line at most, and a lease as many tokens as its lines.
+        let mut lines = BTreeMap::new();
+        let mut sums: BTreeMap<LeaseId, u64> = BTreeMap::new();
+        for effect in pool.effects() {
+            if let Effect::Billed(line) = effect {
+                prop_assert!(lines.insert((line.lease, line.attempt, line.member), ()).is_none());
+                *sums.entry(line.lease).or_default() += line.amount.0;
+            }
+        }
+        for (id, lease) in &pool.state.leases {
+            prop_assert_eq!(lease.state, LeaseState::Ended);
+            let paid: u64 = lease.past.iter().map(|(.., amount)| amount.0).sum();
+            prop_assert_eq!(paid, sums.get(id).copied().unwrap_or(0));
+        }
+        for who in 1..4 {
+            let reserved = pool.state.ledger.holds(selion_market::Pocket::Reserved(renter(who)));
+            prop_assert_eq!(reserved, Amount::ZERO);
+        }
+        prop_assert_eq!(replay(&pool), pool.state);
     }
 
     #[test]

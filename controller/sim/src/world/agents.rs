@@ -207,7 +207,7 @@ impl World {
             seq: node.last_seq.saturating_add(1),
             fence: self.state.fence,
             lease: id,
-            attempt: lease.attempt,
+            attempt: member.attempt,
             member: rank,
             gpus: member.gpus.clone(),
             slot: member.slot.clone(),

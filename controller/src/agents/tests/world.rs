@@ -146,6 +146,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         near_data: false,
     };
     let member = Member {
+        attempt: 1,
         node,
         provider: PROVIDER,
         gpus: vec![GPU],
@@ -154,6 +155,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         rate: Rate(1_000),
         port: 20_000,
         progress: Progress::Granted,
+        since: None,
         billable_ms: 0,
         vouched: Amount(0),
         vouched_at: TimeMs(0),
@@ -171,6 +173,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         since: TimeMs(0),
         deadline: Some(TimeMs(10_000)),
         notice: None,
+        broken: None,
         wait_until: TimeMs(0),
         reason: None,
         nearest: None,
@@ -179,6 +182,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         members: vec![member],
         reserved: Amount(0),
         active_since: None,
+        fixed: Amount(0),
         requeue: false,
         past: Vec::new(),
     };
