@@ -208,7 +208,7 @@ mod tests {
         let held: BTreeMap<_, _> = [have(1, Order::Stop, false, Slot::Whole)].into();
         assert_eq!(reconcile(&[whole(2, &[other, mine])], &held), []);
         let apart = whole(2, &[other, GpuId([3; 16])]);
-        assert_eq!(reconcile(&[apart.clone()], &held), [Action::Prepare(Box::new(apart))]);
+        assert_eq!(reconcile(std::slice::from_ref(&apart), &held), [Action::Prepare(Box::new(apart))]);
     }
 
     #[test]
