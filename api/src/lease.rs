@@ -451,6 +451,7 @@ mod tests {
             min_members: 1,
             min_nodes: 1,
             within: Within::Pool,
+            max_latency_us: None,
             regions: Vec::new(),
             max_rate: None,
             classes: 1,
@@ -459,6 +460,7 @@ mod tests {
             on_node_loss: OnNodeLoss::End,
             work: Hash32::ZERO,
             datasets: Vec::new(),
+            near_data: false,
             priority: Priority::Standard,
         };
         let fault = |member| request(member).check().err().map(|(field, _)| field);
