@@ -45,7 +45,8 @@ fn standing_of(lease: &Lease) -> (Priority, bool) {
 
 /// When all slots of a lease's present run are free at the latest: the deadlines of the states that it still passes, and
 /// its duration, or the time at which an owner takes a place of it back. That place takes nobody then; the gang's other
-/// places do. A repair changes nothing of it. `None` if it holds nothing, or its stop is overdue, since nothing says when it will be confirmed.
+/// places do. A repair changes nothing of it. `None` if it holds nothing, or its stop is overdue, since nothing says when
+/// it will be confirmed.
 pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
     let end = unless_taken_back(policy, lease, lease.ends()?)?;
     Some(lease.notice.map_or(end, |notice| end.min(notice.by.plus(policy.ending_ms))))

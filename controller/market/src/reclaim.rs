@@ -39,8 +39,7 @@ impl State {
     }
 
     /// Sets when the state of a lease ends by itself, or before, if an owner takes a place of it back before that, or its
-    /// repair is given up then.
-    /// Whoever calls it notes the lease's end.
+    /// repair is given up then. Whoever calls it notes the lease's end.
     pub(crate) fn set_deadline(&mut self, id: LeaseId, ends: Option<TimeMs>) {
         let Some(lease) = self.leases.get_mut(&id) else {
             return;
