@@ -31,7 +31,7 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 13] = [
+const NO_CAPACITY: [&str; 14] = [
     "class_not_allowed",
     "data_elsewhere",
     "gang_incomplete",
@@ -44,6 +44,7 @@ const NO_CAPACITY: [&str; 13] = [
     "price_above_max",
     "sandbox_not_allowed",
     "too_far",
+    "too_few_gpus",
     "waits_for_stop",
 ];
 
