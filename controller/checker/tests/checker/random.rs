@@ -52,7 +52,7 @@ fn wants() -> [SliceWant; 5] {
 fn op() -> impl Strategy<Value = Op> {
     let within = prop::sample::select(vec![Within::Pool, Within::Pool, Within::Region, Within::Rack, Within::Node]);
     let loss = prop::sample::select(vec![OnNodeLoss::End, OnNodeLoss::Requeue, OnNodeLoss::Repair, OnNodeLoss::Repair]);
-    let ask = (1_u8..5, 0_usize..5, 1_usize..3, 0_u8..10, loss, within, 1_u16..3, 1_u16..4, 0_u8..12);
+    let ask = (1_u8..5, 0_usize..5, 1_usize..4, 0_u8..10, loss, within, 1_u16..3, 1_u16..4, 0_u8..12);
     prop_oneof![
         10 => ask.prop_map(|(who, want, members, class, loss, within, needs, gpus, data)| Op::Ask { who, want, members, class, loss, within, needs, gpus, data }),
         3 => any::<usize>().prop_map(Op::Release),
