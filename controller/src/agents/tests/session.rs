@@ -356,7 +356,7 @@ async fn question(agent: &mut Agent) -> Hash32 {
     }
 }
 
-/// Answers the next `count` questions after `delay` each.
+/// Answers the next `count` questions after `delay` each: that is how far the node is, nothing is waited for.
 async fn echo(agent: &mut Agent, count: usize, delay: Duration) {
     for _ in 0..count {
         let nonce = question(agent).await;
@@ -377,6 +377,7 @@ fn measures(world: &World) -> Vec<u32> {
 #[tokio::test]
 async fn a_live_link_is_measured_and_no_nearer_than_it_answers() {
     let world = World::start().await;
+    let started = std::time::Instant::now();
     let mut agent = Agent::link(&world).await;
     let delay = Duration::from_millis(20);
     echo(&mut agent, 3, delay).await;
@@ -387,7 +388,9 @@ async fn a_live_link_is_measured_and_no_nearer_than_it_answers() {
     question(&mut agent).await;
     let entered = measures(&world);
     assert_eq!(entered.len(), 1, "{entered:?}");
-    assert!((20_000..200_000).contains(&entered[0]), "{entered:?}");
+    // However busy the machine is: never nearer than the delay, nor farther than all of it took, rounded up by a step.
+    let most_us = started.elapsed().as_micros() * 12 / 10 + 1;
+    assert!(entered[0] >= 20_000 && u128::from(entered[0]) <= most_us, "{entered:?} in {most_us}");
 }
 
 #[tokio::test]
