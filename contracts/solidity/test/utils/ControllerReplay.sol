@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Check} from "./Check.sol";
+import {Replay} from "./Replay.sol";
 import {Vm} from "./Vm.sol";
 import {IController} from "../../src/interfaces/IController.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 
 /// Rebuilds every storage word of a controller from its events alone.
-abstract contract ControllerReplay is Check {
+abstract contract ControllerReplay is Replay {
     uint256 private constant HEAD = 0;
     uint256 private constant SUCCESSOR = 1;
     uint256 private constant METADATA = 2;
@@ -15,29 +15,6 @@ abstract contract ControllerReplay is Check {
     uint256 private constant NODES = 4;
     uint256 private constant OFFERS = 5;
     uint256 private constant COMPONENTS = 6;
-
-    /// The rebuilt storage, by slot.
-    mapping(bytes32 => uint256) private _image;
-    bytes32[] private _written;
-    mapping(bytes32 => bool) private _known;
-
-    /// Remembers which words the controller wrote since `vm.record()`: all of them must be rebuilt.
-    function remember(address controller_) internal {
-        (, bytes32[] memory writes) = vm.accesses(controller_);
-        for (uint256 i; i < writes.length; ++i) {
-            if (_known[writes[i]]) continue;
-            _known[writes[i]] = true;
-            _written.push(writes[i]);
-        }
-    }
-
-    /// Every word that was ever written is what the events say.
-    function sameStorage(address controller_) internal view {
-        for (uint256 i; i < _written.length; ++i) {
-            bytes32 slot = _written[i];
-            same(vm.load(controller_, slot), bytes32(_image[slot]), "a word of the controller and its rebuilt twin");
-        }
-    }
 
     function foldController(address controller_, Vm.Log[] memory logs) internal {
         for (uint256 i; i < logs.length; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Check} from "./Check.sol";
+import {Replay} from "./Replay.sol";
 import {Vm} from "./Vm.sol";
 import {IController} from "../../src/interfaces/IController.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
@@ -9,7 +9,7 @@ import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 
 /// Rebuilds every storage word of a vault from events alone (those of its controller included). Each lane is a field
 /// of its own here, so a lane of the vault that carries into another makes a word that differs.
-abstract contract VaultReplay is Check {
+abstract contract VaultReplay is Replay {
     struct Account {
         address key;
         uint64 balance;
@@ -43,31 +43,9 @@ abstract contract VaultReplay is Check {
     mapping(address => mapping(address => Key)) private _keys;
     mapping(address => mapping(address => uint64)) private _used;
     mapping(uint256 => address) private _signers;
-    /// The rebuilt storage, by slot.
-    mapping(bytes32 => uint256) private _image;
-    bytes32[] private _written;
-    mapping(bytes32 => bool) private _known;
     /// What came in and what left, by the events.
     uint256 public deposited;
     uint256 public paidOut;
-
-    /// Remembers which words the vault wrote since `vm.record()`: all of them must be rebuilt.
-    function remember(address vault_) internal {
-        (, bytes32[] memory writes) = vm.accesses(vault_);
-        for (uint256 i; i < writes.length; ++i) {
-            if (_known[writes[i]]) continue;
-            _known[writes[i]] = true;
-            _written.push(writes[i]);
-        }
-    }
-
-    /// Every word that was ever written is what the events say.
-    function sameStorage(address vault_) internal view {
-        for (uint256 i; i < _written.length; ++i) {
-            bytes32 slot = _written[i];
-            same(vm.load(vault_, slot), bytes32(_image[slot]), "a word of the vault and its rebuilt twin");
-        }
-    }
 
     function foldVault(address vault_, address controller_, Vm.Log[] memory logs) internal {
         for (uint256 i; i < logs.length; ++i) {
