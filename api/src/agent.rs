@@ -67,6 +67,39 @@ impl Head {
     }
 }
 
+/// What the authority promises to the party whose input it entered: the entry stands in the log at this number, for
+/// ever. A head over more than `seq` entries with another leaf there is a broken promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+pub struct Promise {
+    /// To whom; the harmed one if it is broken.
+    pub account: Account,
+    /// Number of the entry.
+    pub seq: u64,
+    /// RFC 6962 hash of its leaf.
+    pub leaf: Hash32,
+    /// Under which fence it was entered.
+    pub fence: Fence,
+}
+
+/// A promise with the authority's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+pub struct SignedPromise {
+    /// The promise.
+    pub promise: Promise,
+    /// By the authority, over [`Promise::digest_to_sign`].
+    pub signature: Signature,
+}
+
+impl Promise {
+    /// The 32 bytes that the authority signs (EIP-191).
+    #[must_use]
+    pub fn digest_to_sign(&self, pool: &PoolId) -> Hash32 {
+        signing_digest(pool, "promise", self)
+    }
+}
+
 /// What the agent says first, after the challenge.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Hello {

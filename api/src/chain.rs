@@ -209,4 +209,64 @@ pub enum ChainEvent {
         /// How much.
         amount: Amount,
     } = 18,
+    /// `holder` may run `seats` members at once with the issuer's product, if they begin before `until`. No seats: the
+    /// licence is withdrawn.
+    LicenceSet {
+        /// Who grants it.
+        issuer: Account,
+        /// Who may use it.
+        holder: Account,
+        /// Which of the issuer's products.
+        product: Hash32,
+        /// Members at once.
+        seats: u32,
+        /// No member begins from then on.
+        until: TimeMs,
+    } = 19,
+    /// An account may take the authority over when it was silent for too long, or may not any more.
+    StandbySet {
+        /// Who.
+        standby: Account,
+        /// Whether it may.
+        allowed: bool,
+    } = 20,
+    /// What an authority has at stake for its promises, and what of it is on its way back.
+    BondChanged {
+        /// Whose.
+        authority: Account,
+        /// At stake, unbonding money included.
+        bond: Amount,
+        /// On its way back.
+        unbonding: Amount,
+        /// When that can be taken.
+        ready: TimeMs,
+    } = 21,
+    /// An authority lost money by evidence.
+    Slashed {
+        /// Whose.
+        authority: Account,
+        /// Names the offence: none is punished twice.
+        case: Hash32,
+        /// How much.
+        amount: Amount,
+    } = 22,
+    /// Somebody says that the authority did wrong, and it has until `by` to show that it did not.
+    Accused {
+        /// Whose.
+        authority: Account,
+        /// Names the offence.
+        case: Hash32,
+        /// When silence becomes proof.
+        by: TimeMs,
+    } = 23,
+    /// The authority showed that an accusation was wrong.
+    Acquitted {
+        /// Names the offence.
+        case: Hash32,
+    } = 24,
+    /// The authority is there, though it anchors nothing.
+    Renewed {
+        /// Its epoch.
+        epoch: u32,
+    } = 25,
 }

@@ -82,7 +82,16 @@ impl Step<'_> {
             | ChainEvent::Withdrawn { .. }
             | ChainEvent::Claimed { .. } => self.fold_money(event),
             // A renter's own key signs without us, and earnings are the provider's own affair.
-            ChainEvent::KeySet { .. } | ChainEvent::CashedOut { .. } | ChainEvent::FeesCashedOut { .. } => {}
+            ChainEvent::KeySet { .. }
+            | ChainEvent::CashedOut { .. }
+            | ChainEvent::FeesCashedOut { .. }
+            | ChainEvent::LicenceSet { .. }
+            | ChainEvent::StandbySet { .. }
+            | ChainEvent::BondChanged { .. }
+            | ChainEvent::Slashed { .. }
+            | ChainEvent::Accused { .. }
+            | ChainEvent::Acquitted { .. }
+            | ChainEvent::Renewed { .. } => {}
         }
     }
 
