@@ -4,5 +4,5 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/python.sh"
 # Builds the proofs only, apart from the tests' build. The solver is the yices that pip installed beside halmos.
-export FOUNDRY_OUT=out/symbolic FOUNDRY_CACHE_PATH=cache/symbolic FOUNDRY_TEST=test/symbolic
+export FOUNDRY_OUT=out/symbolic FOUNDRY_CACHE_PATH=cache/symbolic FOUNDRY_SRC=test/symbolic FOUNDRY_TEST=test/symbolic
 halmos --forge-build-out out/symbolic --no-status --statistics "$@"

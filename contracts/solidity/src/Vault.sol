@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {ERC2771Context} from "@openzeppelin/contracts/metatx/ERC2771Context.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {IVault, Item, Item2, ProviderItems} from "./interfaces/IVault.sol";
-import {AccountWord, KeyWord, PairWord, TotalsWord, VoucherWords} from "./lib/Lanes.sol";
+import {AccountWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "./lib/Lanes.sol";
 import {Coin} from "./lib/Coin.sol";
 import {Signatures} from "./lib/Signatures.sol";
 
 /// See {IVault}.
 /// @dev Every function that moves tokens has the guard; claims call nothing but precompiles.
-contract Vault is IVault, ReentrancyGuardTransient {
+contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
     using AccountWord for uint256;
     using VoucherWords for uint256;
 
@@ -27,7 +28,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     /// Renter to AccountWord: the only slot of a renter that a claim writes.
     mapping(address => uint256) private _accounts;
-    /// Renter to amount(64) | readyAt(40).
+    /// Renter to ThawingWord.
     mapping(address => uint256) private _thawing;
     /// Provider to renter to PairWord.
     mapping(address => mapping(address => uint256)) private _pairs;
@@ -40,8 +41,15 @@ contract Vault is IVault, ReentrancyGuardTransient {
     /// signer(160) | epoch(32) of the present authority.
     uint256 private _present;
 
-    constructor(address token_, address authority_, uint16 feeBps_, uint32 thawDelayS_) {
-        controller = msg.sender;
+    constructor(
+        address controller_,
+        address token_,
+        address authority_,
+        uint16 feeBps_,
+        uint32 thawDelayS_,
+        address forwarder_
+    ) ERC2771Context(forwarder_) {
+        controller = controller_;
         token = token_;
         scale = Coin.scaleOf(token_);
         FEE_BPS = feeBps_;
@@ -56,68 +64,72 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function deposit(uint64 amount) external nonReentrant {
         if (amount == 0) revert Zero("amount");
-        _accounts[msg.sender] = _take(amount);
-        emit Deposited(msg.sender, amount);
+        address renter = _msgSender();
+        _accounts[renter] = _take(renter, amount);
+        emit Deposited(renter, amount);
     }
 
     function enter(uint64 amount, address key, uint32 until) external nonReentrant {
         _refuseAsKey(key);
-        uint256 word = _take(amount);
+        address renter = _msgSender();
+        uint256 word = _take(renter, amount);
         address old = word.key();
         if (old == key && until < word.until()) revert UntilFalls(word.until());
-        _accounts[msg.sender] = AccountWord.pack(key, word.balance(), until);
-        if (old != address(0) && old != key) _retire(old, word.until());
-        emit Entered(msg.sender, amount, key, until);
+        _accounts[renter] = AccountWord.pack(key, word.balance(), until);
+        if (old != address(0) && old != key) _retire(renter, old, word.until());
+        emit Entered(renter, amount, key, until);
     }
 
     function grant(address key, uint64 cap, uint32 until) external {
         _refuseAsKey(key);
-        uint256 word = _keys[msg.sender][key];
+        address renter = _msgSender();
+        uint256 word = _keys[renter][key];
         uint8 kind = KeyWord.kind(word);
         bool revoked = KeyWord.deadFrom(word) != 0;
-        if (kind == KeyWord.RETIRED || revoked || _accounts[msg.sender].key() == key) revert KeyInUse(key);
+        if (kind == KeyWord.RETIRED || revoked || _accounts[renter].key() == key) revert KeyInUse(key);
         // A grant that could fall would let a renter undo vouchers that a provider already holds.
         if (cap < KeyWord.capLeft(word) || until < KeyWord.until(word)) {
             revert GrantFalls(KeyWord.capLeft(word), KeyWord.until(word));
         }
-        _keys[msg.sender][key] = KeyWord.pack(cap, until, 0, KeyWord.DELEGATED);
-        emit KeyGranted(msg.sender, key, cap, until);
+        _keys[renter][key] = KeyWord.pack(cap, until, 0, KeyWord.DELEGATED);
+        emit KeyGranted(renter, key, cap, until);
     }
 
     function revoke(address key) external {
-        uint256 account_ = _accounts[msg.sender];
+        address renter = _msgSender();
+        uint256 account_ = _accounts[renter];
         if (key != address(0) && account_.key() == key) {
-            _accounts[msg.sender] = AccountWord.pack(address(0), account_.balance(), 0);
-            _retire(key, account_.until());
-            emit KeyCleared(msg.sender);
+            _accounts[renter] = AccountWord.pack(address(0), account_.balance(), 0);
+            _retire(renter, key, account_.until());
+            emit KeyCleared(renter);
             return;
         }
-        uint256 word = _keys[msg.sender][key];
+        uint256 word = _keys[renter][key];
         if (KeyWord.kind(word) != KeyWord.DELEGATED || KeyWord.deadFrom(word) != 0) revert NoSuchKey(key);
-        uint32 deadFrom = _deadFrom();
-        _keys[msg.sender][key] = KeyWord.pack(KeyWord.capLeft(word), KeyWord.until(word), deadFrom, KeyWord.DELEGATED);
-        emit KeyRevoked(msg.sender, key, deadFrom);
+        _end(renter, key, KeyWord.capLeft(word), KeyWord.until(word), KeyWord.DELEGATED);
     }
 
     function thaw(uint64 amount) external {
-        uint64 balance = _accounts[msg.sender].balance();
+        address renter = _msgSender();
+        uint64 balance = _accounts[renter].balance();
         if (amount > balance) revert BalanceTooLow(amount, balance);
         uint40 readyAt = amount == 0 ? 0 : uint40(block.timestamp + THAW_DELAY_S);
-        _thawing[msg.sender] = uint256(amount) << 40 | readyAt;
-        emit Thawed(msg.sender, amount, readyAt);
+        _thawing[renter] = ThawingWord.pack(amount, readyAt, ThawingWord.withdrawnAt(_thawing[renter]));
+        emit Thawed(renter, amount, readyAt);
     }
 
     function withdraw(address to) external nonReentrant {
         _refuseAsPayee(to);
-        (uint64 amount, uint40 readyAt) = thawing(msg.sender);
+        address renter = _msgSender();
+        (uint64 amount, uint40 readyAt) = thawing(renter);
         if (amount == 0 || block.timestamp < readyAt) revert NotReady(amount, readyAt);
-        uint256 account_ = _accounts[msg.sender];
+        uint256 account_ = _accounts[renter];
         uint64 balance = account_.balance();
         if (amount > balance) amount = balance;
-        _thawing[msg.sender] = 0;
-        _accounts[msg.sender] = account_ - (uint256(amount) << 32); // not above the balance
-        emit Withdrawn(msg.sender, to, amount);
-        Coin.pay(token, scale, to, amount);
+        _thawing[renter] = ThawingWord.pack(0, 0, uint40(block.timestamp));
+        _accounts[renter] = account_ - (uint256(amount) << 32); // not above the balance
+        emit Withdrawn(renter, to, amount);
+        _pay(to, amount);
     }
 
     // -- claims
@@ -166,17 +178,19 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function cashOut(address payee) external nonReentrant {
         _refuseAsPayee(payee);
-        uint256 word = _totals[msg.sender];
+        address provider = _msgSender();
+        uint256 word = _totals[provider];
         uint64 due = TotalsWord.earned(word) - TotalsWord.paidOut(word);
-        if (due == 0) revert NothingDue(msg.sender);
-        _totals[msg.sender] = word + (uint256(due) << 64); // paidOut rises to earned
-        emit CashedOut(msg.sender, payee, due);
-        Coin.pay(token, scale, payee, due);
+        if (due == 0) revert NothingDue(provider);
+        _totals[provider] = word + (uint256(due) << 64); // paidOut rises to earned
+        emit CashedOut(provider, payee, due);
+        _pay(payee, due);
     }
 
     function cashOutFees(address payee, address[] calldata providers) external nonReentrant {
         address authority = address(uint160(_present >> 32));
-        if (msg.sender != authority) revert NotAuthority(msg.sender, authority);
+        address caller = _msgSender();
+        if (caller != authority) revert NotAuthority(caller, authority);
         _refuseAsPayee(payee);
         uint64 sum;
         for (uint256 i; i < providers.length; ++i) {
@@ -188,12 +202,13 @@ contract Vault is IVault, ReentrancyGuardTransient {
             emit FeesCashedOut(providers[i], payee, due);
         }
         if (sum == 0) revert NothingDue(authority);
-        Coin.pay(token, scale, payee, sum);
+        _pay(payee, sum);
     }
 
     // -- the controller
 
     function authorityPassed(uint32 epoch, address signer, uint40 oldValidUntil) external {
+        // The sender itself: a controller signs no requests.
         if (msg.sender != controller) revert NotController(msg.sender);
         _authorities[epoch - 1] = _authorities[epoch - 1] >> 40 << 40 | oldValidUntil;
         _authorities[epoch] = uint256(uint160(signer)) << 40 | PRESENT;
@@ -209,7 +224,11 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function thawing(address renter) public view returns (uint64 amount, uint40 readyAt) {
         uint256 word = _thawing[renter];
-        return (uint64(word >> 40), uint40(word));
+        return (ThawingWord.amount(word), ThawingWord.readyAt(word));
+    }
+
+    function withdrawnAt(address renter) external view returns (uint40) {
+        return ThawingWord.withdrawnAt(_thawing[renter]);
     }
 
     function pair(address provider, address renter) external view returns (uint64 claimed, uint64 usedThroughMs) {
@@ -252,23 +271,31 @@ contract Vault is IVault, ReentrancyGuardTransient {
         return _batchDigest(_domain(), provider, epoch, vouchers);
     }
 
-    // -- inside: money in and keys
+    // -- inside: money and keys
 
-    /// Takes `amount` from the caller and returns the account word with it; the caller stores it.
-    function _take(uint64 amount) private returns (uint256) {
-        if (amount != 0) Coin.take(token, scale, msg.sender, amount);
+    /// Takes `amount` from the renter and returns the account word with it; the caller stores it.
+    function _take(address renter, uint64 amount) private returns (uint256) {
+        if (amount != 0) Coin.take(token, scale, renter, amount);
         // Read after the transfer: a claim made from a token's hook must not be overwritten.
-        uint256 word = _accounts[msg.sender];
+        uint256 word = _accounts[renter];
         _fits(uint256(word.balance()) + amount);
         return word + (uint256(amount) << 32);
     }
 
+    function _pay(address to, uint64 amount) private {
+        Coin.pay(token, scale, to, amount);
+    }
+
     /// Keeps a former own key claimable for the thaw delay. What an earlier life of the key allowed is not taken back.
-    function _retire(address key, uint32 until) private {
-        uint32 before = KeyWord.until(_keys[msg.sender][key]);
+    function _retire(address renter, address key, uint32 until) private {
+        uint32 before = KeyWord.until(_keys[renter][key]);
+        _end(renter, key, 0, until > before ? until : before, KeyWord.RETIRED);
+    }
+
+    function _end(address renter, address key, uint64 capLeft, uint32 until, uint8 kind) private {
         uint32 deadFrom = _deadFrom();
-        _keys[msg.sender][key] = KeyWord.pack(0, until > before ? until : before, deadFrom, KeyWord.RETIRED);
-        emit KeyRevoked(msg.sender, key, deadFrom);
+        _keys[renter][key] = KeyWord.pack(capLeft, until, deadFrom, kind);
+        emit KeyRevoked(renter, key, deadFrom);
     }
 
     function _deadFrom() private view returns (uint32) {

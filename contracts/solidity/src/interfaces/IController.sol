@@ -18,10 +18,14 @@ enum ComponentKind {
 /// 2. The epoch and the anchored size never fall; an anchor is made only by the authority of its epoch.
 /// 3. A node belongs to the provider that its own key named last, and to nobody else.
 /// 4. A node has at most one offer, set by its provider only, and none without a provider.
-/// 5. The events alone give every stored field.
+/// 5. A standby is authority only after the silence of the terms; no other way leads round `passAuthority`.
+/// 6. The events, with the times of their blocks, give every stored field.
+///
+/// The caller of a function is the sender, or whoever signed the request that the pool's forwarder brings. Nothing here
+/// can be paused.
 interface IController {
     /// The pool exists with these terms; the authority's epoch is 1.
-    event PoolOpened(address vault, PoolConfig config);
+    event PoolOpened(address vault, address court, PoolConfig config);
     /// A component is reachable at `endpoint` until `until`; a time not in the future ends it.
     event ComponentRegistered(address indexed owner, ComponentKind indexed kind, uint40 until, string endpoint);
     /// An owner joined, or changed who is paid. `stake` is the whole stake that counts.
@@ -40,6 +44,14 @@ interface IController {
     event AuthorityChanged(uint32 indexed epoch, address indexed authority, uint40 oldValidUntil);
     /// The log had `size` entries with this tree root, and State after them had this digest.
     event Anchored(uint32 epoch, uint64 size, bytes32 root, bytes32 digest);
+    /// The authority named a standby, or dropped one. A standby that becomes the authority is dropped.
+    event StandbySet(address indexed standby, bool allowed);
+    /// The authority showed that it lives.
+    event Renewed(uint32 epoch, uint40 seenAt);
+    /// The holder may use `seats` seats of the issuer's product through `until`; 0 seats: the licence is withdrawn.
+    event LicenceSet(
+        address indexed issuer, address indexed holder, bytes32 indexed product, uint32 seats, uint40 until
+    );
 
     /// `what` may not be zero.
     error Zero(string what);
@@ -73,6 +85,10 @@ interface IController {
     error SizeNotAbove(uint64 given, uint64 anchored);
     /// This address is the authority already.
     error SameAuthority(address authority);
+    /// The authority did not name this caller a standby.
+    error NotStandby(address caller);
+    /// The authority was seen too lately: a standby may take over after `from`; type(uint40).max: never in this pool.
+    error TooEarly(uint40 from);
 
     // -- the pool
 
@@ -80,10 +96,8 @@ interface IController {
     function config() external view returns (PoolConfig memory);
     /// The vault of this pool.
     function vault() external view returns (address);
-    /// Operator's fee in ten-thousandths.
-    function feeBps() external view returns (uint16);
-    /// Blocks on top that make a block final; type(uint32).max means the chain's `finalized` tag.
-    function finalityDepth() external view returns (uint32);
+    /// The court of this pool: bonds of authorities, and what they are punished for.
+    function court() external view returns (address);
 
     // -- authority and log
 
@@ -91,10 +105,20 @@ interface IController {
     function authority() external view returns (address);
     /// The present epoch; 1 at creation.
     function epoch() external view returns (uint32);
-    /// The last anchor: epoch of the pool, size, and the first 160 bits of keccak256(root, digest). Size 0: none yet.
-    function head() external view returns (uint32 epoch_, uint64 size, uint160 commitment);
+    /// The last anchor: epoch of the pool, size, and the first 128 bits of keccak256(root, digest). Size 0: none yet.
+    /// `seenAt`: when an authority was last seen, by creation, anchor, renewal or change. Kept in 32 bits, so until 2106.
+    function head() external view returns (uint32 epoch_, uint64 size, uint128 commitment, uint40 seenAt);
     /// Passes authority on: the epoch rises by one. Only the present authority.
     function passAuthority(address newAuthority) external;
+    /// Names a standby or drops one. Standbys stay when authority passes. Only the present authority, and not itself.
+    function setStandby(address standby, bool allowed) external;
+    /// Whether this address may take the authority over after a silence.
+    function isStandby(address who) external view returns (bool);
+    /// Shows that the authority lives when there is nothing to anchor. Only the present authority.
+    function renew() external;
+    /// Makes the caller the authority, with the effects of `passAuthority`. Only a standby, and only after more than
+    /// `takeOverAfterS` seconds of silence.
+    function takeOver() external;
     /// Anchors a log head. Only the present authority, under the present epoch; the size must grow.
     function anchor(uint32 epoch_, uint64 size, bytes32 root, bytes32 digest) external;
 
@@ -118,6 +142,17 @@ interface IController {
         external
         view
         returns (address payout, uint64 stake, uint64 unbonding, uint40 readyAt);
+
+    // -- licences
+
+    /// Lets `holder` use `seats` seats of the caller's `product` (a hash of its name) through `until`; 0 seats withdraw it.
+    /// Anyone may issue; a licence says only what its issuer says, and cannot be passed on. Judged when a lease is made.
+    function setLicence(address holder, bytes32 product, uint32 seats, uint40 until) external;
+    /// The licence as stored; zeros if there is none. Whoever asks judges `until`.
+    function licenceOf(address issuer, address holder, bytes32 product)
+        external
+        view
+        returns (uint32 seats, uint40 until);
 
     // -- nodes and offers
 

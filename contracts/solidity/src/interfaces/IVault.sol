@@ -39,7 +39,10 @@ struct ProviderItems {
 /// 5. Order, batching, caller and path (R1 or R2) of claims do not change the end state while balances suffice.
 /// 6. A bad, stale, expired or foreign item moves nothing and stops no other item.
 /// 7. Nobody can block a withdrawal after its delay, a claim of countersigned vouchers, or a cash-out.
-/// 8. The events alone, with those of the controller, give every stored field.
+/// 8. The events, with those of the controller and the times of their blocks, give every stored field.
+///
+/// The caller of a function is the sender, or whoever signed the request that the pool's forwarder brings. Nothing here
+/// can be paused.
 interface IVault {
     /// Money came in; the renter's balance grew by `amount`.
     event Deposited(address indexed renter, uint64 amount);
@@ -138,6 +141,8 @@ interface IVault {
     function account(address renter) external view returns (address key, uint64 balance, uint32 until);
     /// What is thawing and from when it can be withdrawn.
     function thawing(address renter) external view returns (uint64 amount, uint40 readyAt);
+    /// When the renter last withdrew; 0: never. A promise for use before it says nothing about the balance after it.
+    function withdrawnAt(address renter) external view returns (uint40);
     /// What the provider has claimed of the renter, and through which use.
     function pair(address provider, address renter) external view returns (uint64 claimed, uint64 usedThroughMs);
     /// A provider's totals, which never fall.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// The fixed terms of a pool. Nothing here can change after creation but the authority, which may pass on.
+/// The fixed terms of a pool. Nothing here can change after creation but the authority, which may pass on or be
+/// taken over by a standby that it named.
 struct PoolConfig {
     /// ERC-20 with 6 to 18 decimals in which everything is paid. No fee on transfer, no rebasing.
     address token;
@@ -23,6 +24,12 @@ struct PoolConfig {
     bool allowSimulated;
     /// Whether nodes without a sandbox may be leased. Enforced off chain: the spec is only a hash here.
     bool allowUnsandboxed;
+    /// What a proven offence costs an authority's bond, in units.
+    uint64 penalty;
+    /// Seconds in which an accusation before the court can be answered.
+    uint32 answerDelayS;
+    /// Seconds of the authority's silence after which a standby may take over; 0: nobody ever can.
+    uint32 takeOverAfterS;
     /// Content id of a description for people; may be empty.
     string metadataCid;
 }

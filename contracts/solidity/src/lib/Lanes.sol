@@ -23,6 +23,25 @@ library AccountWord {
     }
 }
 
+/// 0(112) | amount(64) | readyAt(40) | withdrawnAt(40)
+library ThawingWord {
+    function pack(uint64 amount_, uint40 readyAt_, uint40 withdrawnAt_) internal pure returns (uint256) {
+        return uint256(amount_) << 80 | uint256(readyAt_) << 40 | withdrawnAt_;
+    }
+
+    function amount(uint256 word) internal pure returns (uint64) {
+        return uint64(word >> 80);
+    }
+
+    function readyAt(uint256 word) internal pure returns (uint40) {
+        return uint40(word >> 40);
+    }
+
+    function withdrawnAt(uint256 word) internal pure returns (uint40) {
+        return uint40(word);
+    }
+}
+
 /// 0(128) | claimed(64) | usedThroughMs(64)
 library PairWord {
     function pack(uint64 claimed_, uint64 usedThroughMs_) internal pure returns (uint256) {

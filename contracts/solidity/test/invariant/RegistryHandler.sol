@@ -4,7 +4,7 @@ pragma solidity 0.8.37;
 import {Pools} from "../utils/Pools.sol";
 import {ControllerReplay} from "../utils/ControllerReplay.sol";
 import {Vm} from "../utils/Vm.sol";
-import {ComponentKind} from "../../src/interfaces/IController.sol";
+import {ComponentKind, IController} from "../../src/interfaces/IController.sol";
 import {Controller} from "../../src/Controller.sol";
 import {TestToken} from "../../src/TestToken.sol";
 
@@ -13,17 +13,22 @@ contract RegistryHandler is Pools, ControllerReplay {
     uint256 private constant NODE_KEYS = 0x40DE00;
 
     bool public fell;
+    /// A standby took over that nobody had named, or before the silence was over.
+    bool public rushed;
     /// An anchor was taken from somebody who was not the authority of its epoch.
     bool public usurped;
     /// Whom the node's own key named last; zero once that provider let it go.
     mapping(address => address) public named;
     uint256 private _authorityKey = AUTHORITY_KEY;
     uint256 private _latest;
+    uint256 private _seen;
+    uint256 private _turn;
+    mapping(address => bool) private _named;
     bool private _reverted;
 
     constructor(TestToken token_, Controller controller_, Vm.Log[] memory opening) {
         (token, controller) = (token_, controller_);
-        _latest = block.timestamp;
+        (_latest, _seen) = (block.timestamp, block.timestamp);
         foldController(address(controller), opening);
     }
 
@@ -39,7 +44,7 @@ contract RegistryHandler is Pools, ControllerReplay {
 
     modifier watched() {
         vm.warp(_latest);
-        (uint32 epoch, uint64 size,) = controller.head();
+        (uint32 epoch, uint64 size,,) = controller.head();
         _reverted = false;
         vm.record();
         vm.recordLogs();
@@ -47,8 +52,18 @@ contract RegistryHandler is Pools, ControllerReplay {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         if (!_reverted) foldController(address(controller), logs);
         remember(address(controller));
-        (uint32 epochAfter, uint64 sizeAfter,) = controller.head();
+        (uint32 epochAfter, uint64 sizeAfter,,) = controller.head();
         if (epochAfter < epoch || sizeAfter < size) fell = true;
+    }
+
+    /// The call by `who`: itself, with another's address behind it, or brought by the forwarder, in turn.
+    function _does(address who, bytes memory data) private returns (bool done) {
+        uint256 way = _turn++ % 3;
+        if (way == 1) data = bytes.concat(data, bytes20(vm.addr(_authorityKey)));
+        if (way == 2) data = bytes.concat(data, bytes20(who));
+        vm.prank(way == 2 ? controller.trustedForwarder() : who);
+        (done,) = address(controller).call(data);
+        _reverted = !done;
     }
 
     function compareStorage() external view {
@@ -60,27 +75,20 @@ contract RegistryHandler is Pools, ControllerReplay {
         token.mint(personAt(who), stake);
         vm.prank(personAt(who));
         token.approve(address(controller), type(uint256).max);
-        vm.prank(personAt(who));
-        try controller.registerProvider(payout, stake) {} catch { _reverted = true; }
+        _does(personAt(who), abi.encodeCall(IController.registerProvider, (payout, stake)));
     }
 
     function unbond(uint256 who, uint64 amount) external watched {
         (, uint64 stake,,) = controller.provider(personAt(who));
         amount = amount % 2 == 0 ? stake : uint64(within(amount, 0, stake));
-        vm.prank(personAt(who));
-        try controller.unbond(amount) {} catch { _reverted = true; }
+        _does(personAt(who), abi.encodeCall(IController.unbond, (amount)));
     }
 
     function withdrawStake(uint256 who) external watched {
         (,, uint64 unbonding, uint40 readyAt) = controller.provider(personAt(who));
         bool fine = unbonding != 0 && block.timestamp >= readyAt;
-        vm.prank(personAt(who));
-        try controller.withdrawStake(address(0x0A1EE)) {
-            yes(fine, "stake left against the rules");
-        } catch {
-            _reverted = true;
-            yes(!fine, "stake was kept back");
-        }
+        bool done = _does(personAt(who), abi.encodeCall(IController.withdrawStake, (address(0x0A1EE))));
+        yes(done == fine, "stake left against the rules, or was kept back");
     }
 
     function registerNode(uint256 who, uint256 n, uint256 for_) external watched {
@@ -88,70 +96,89 @@ contract RegistryHandler is Pools, ControllerReplay {
         // Mostly a binding for the caller; sometimes one that the node made for another.
         bytes32 digest = controller.nodeBindingDigest(node, for_ % 4 == 0 ? personAt(for_ / 4) : to);
         (bytes32 r, bytes32 vs) = compact(NODE_KEYS + n % 3, digest);
-        vm.prank(to);
-        try controller.registerNode(node, r, vs) {
-            yes(for_ % 4 != 0 || personAt(for_ / 4) == to, "bound by another's signature");
-            named[node] = to;
-        } catch {
-            _reverted = true;
-        }
+        if (!_does(to, abi.encodeCall(IController.registerNode, (node, r, vs)))) return;
+        yes(for_ % 4 != 0 || personAt(for_ / 4) == to, "bound by another's signature");
+        named[node] = to;
     }
 
     function retireNode(uint256 who, uint256 n) external watched {
-        vm.prank(personAt(who));
-        try controller.retireNode(nodeAt(n)) {
-            named[nodeAt(n)] = address(0);
-        } catch {
-            _reverted = true;
-        }
+        if (_does(personAt(who), abi.encodeCall(IController.retireNode, (nodeAt(n))))) named[nodeAt(n)] = address(0);
     }
 
     function setOffer(uint256 who, uint256 n, bytes32 specHash, uint8 classes, bytes32 seed) external watched {
         (address owner,) = controller.nodeOf(nodeAt(n));
-        vm.prank(personAt(who));
-        try controller.setOffer(nodeAt(n), specHash, uint8(within(classes, 0, 40)), _text(seed)) {
-            same(owner, personAt(who), "an offer by another than the provider");
-        } catch {
-            _reverted = true;
-        }
+        bytes memory data =
+            abi.encodeCall(IController.setOffer, (nodeAt(n), specHash, uint8(within(classes, 0, 40)), _text(seed)));
+        if (_does(personAt(who), data)) same(owner, personAt(who), "an offer by another than the provider");
     }
 
     function closeOffer(uint256 who, uint256 n) external watched {
-        vm.prank(personAt(who));
-        try controller.closeOffer(nodeAt(n)) {} catch { _reverted = true; }
+        _does(personAt(who), abi.encodeCall(IController.closeOffer, (nodeAt(n))));
     }
 
     function registerComponent(uint256 who, uint8 kind, uint40 until, bytes32 seed) external watched {
-        vm.prank(personAt(who));
-        try controller.registerComponent(ComponentKind(kind % 3), _text(seed), until) {} catch { _reverted = true; }
+        bytes memory data =
+            abi.encodeCall(IController.registerComponent, (ComponentKind(kind % 3), _text(seed), until));
+        _does(personAt(who), data);
     }
 
     function anchor(uint256 who, uint64 more, uint32 epoch, bytes32 root) external watched {
-        (uint32 present, uint64 size,) = controller.head();
+        (uint32 present, uint64 size,,) = controller.head();
         if (more % 4 != 0) (more, epoch) = (uint64(within(more, 0, 1000)), present);
         unchecked {
             size += more;
         }
-        vm.prank(personAt(who));
-        try controller.anchor(epoch, size, root, root) {
-            if (epoch != present || personAt(who) != vm.addr(_authorityKey)) usurped = true;
-        } catch {
-            _reverted = true;
-        }
+        if (!_does(personAt(who), abi.encodeCall(IController.anchor, (epoch, size, root, root)))) return;
+        if (epoch != present) usurped = true;
+        _acted(who);
     }
 
     function passAuthority(uint256 who) external watched {
-        vm.prank(personAt(who));
-        try controller.passAuthority(vm.addr(_authorityKey + 1)) {
-            if (personAt(who) != vm.addr(_authorityKey)) usurped = true;
-            _authorityKey += 1;
-        } catch {
-            _reverted = true;
-        }
+        if (!_does(personAt(who), abi.encodeCall(IController.passAuthority, (vm.addr(_authorityKey + 1))))) return;
+        _acted(who);
+        _became(_authorityKey + 1);
+    }
+
+    function setStandby(uint256 who, bool allowed) external watched {
+        address standby = vm.addr(_authorityKey + 1); // whom authority would pass to as well
+        if (!_does(personAt(who), abi.encodeCall(IController.setStandby, (standby, allowed)))) return;
+        if (personAt(who) != vm.addr(_authorityKey)) usurped = true;
+        _named[standby] = allowed;
+    }
+
+    function renew(uint256 who) external watched {
+        if (_does(personAt(who), abi.encodeCall(IController.renew, ()))) _acted(who);
+    }
+
+    function takeOver(bool named_, uint256 who) external watched {
+        address taker = named_ ? vm.addr(_authorityKey + 1) : personAt(who);
+        bool fine = _named[taker] && block.timestamp > _seen + TAKE_OVER_S;
+        bool done = _does(taker, abi.encodeCall(IController.takeOver, ()));
+        yes(!fine || done, "a take-over was refused");
+        if (done && !fine) rushed = true;
+        if (done) _became(_authorityKey + 1);
+    }
+
+    function setLicence(uint256 who, uint256 holder, uint8 product, uint32 seats, uint40 until) external watched {
+        if (seats % 4 == 0) seats = 0;
+        bytes32 of_ = bytes32(uint256(product % 3));
+        _does(personAt(who), abi.encodeCall(IController.setLicence, (personAt(holder), of_, seats, until)));
     }
 
     function wait_(uint32 seconds_) external watched {
         _latest += within(seconds_, 1, 4 days);
+    }
+
+    /// An act of the authority was taken from this person.
+    function _acted(uint256 who) private {
+        if (personAt(who) != vm.addr(_authorityKey)) usurped = true;
+        _seen = block.timestamp;
+    }
+
+    function _became(uint256 key) private {
+        _authorityKey = key;
+        _seen = block.timestamp;
+        delete _named[vm.addr(key)];
     }
 
     /// A text of 0 to 100 bytes, so that short, long, growing and shrinking ones are stored.

@@ -23,6 +23,7 @@ contract WildInvariants is Pools {
         targets[0] = address(handler);
     }
 
+    /// J14: no re-entry by a token that tries, whoever lies.
     /// 1, 2, 3, 4, 10, 11 and 12.
     function invariant_the_books_hold_whoever_lies() public view {
         uint256 owed;

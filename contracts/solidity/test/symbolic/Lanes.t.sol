@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {AccountWord, KeyWord, PairWord, TotalsWord, VoucherWords} from "../../src/lib/Lanes.sol";
+import {AccountWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "../../src/lib/Lanes.sol";
 
 /// Proved for every input by halmos (halmos.sh): what is packed comes out again, and an addition in place that was
 /// checked, as the vault makes it, changes its own lane only. Plain `assert`: halmos looks for its panic.
@@ -21,6 +21,12 @@ contract LanesSymbolic {
         uint256 word = PairWord.pack(claimed, usedThroughMs);
         assert(PairWord.claimed(word) == claimed && PairWord.usedThroughMs(word) == usedThroughMs);
         assert(word >> 128 == 0);
+    }
+
+    function check_thawing_lanes(uint64 amount, uint40 readyAt, uint40 withdrawnAt) external pure {
+        uint256 word = ThawingWord.pack(amount, readyAt, withdrawnAt);
+        assert(ThawingWord.amount(word) == amount && ThawingWord.readyAt(word) == readyAt);
+        assert(ThawingWord.withdrawnAt(word) == withdrawnAt && word >> 144 == 0);
     }
 
     function check_key_lanes(uint64 capLeft, uint32 until, uint32 deadFrom, uint8 kind) external pure {
@@ -73,10 +79,11 @@ contract LanesSymbolic {
         assert(TotalsWord.feeOut(next) == TotalsWord.fee(word) && next >> 64 == word >> 64);
     }
 
-    /// A passing of authority, as Controller.passAuthority adds it: the head stays.
-    function check_a_new_epoch_leaves_the_head(uint256 word) external pure {
-        if (word >> 224 == type(uint32).max) return; // the addition reverts
-        uint256 next = word + (1 << 224);
-        assert(next >> 224 == (word >> 224) + 1 && uint224(next) == uint224(word));
+    /// A passing of authority, as Controller._pass writes it: the head stays, but for the time when one was seen.
+    function check_a_new_epoch_leaves_the_head(uint256 word, uint32 time) external pure {
+        if (word >> 224 == type(uint32).max) return; // refused: the epoch's own type is full
+        uint256 next = (word & ~(uint256(type(uint32).max) << 128) | uint256(time) << 128) + (1 << 224);
+        assert(next >> 224 == (word >> 224) + 1 && uint64(next >> 160) == uint64(word >> 160));
+        assert(uint128(next) == uint128(word) && uint32(next >> 128) == time);
     }
 }

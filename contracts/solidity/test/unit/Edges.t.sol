@@ -348,6 +348,27 @@ contract EdgesTest is Pools, VaultReplay {
 
     // -- money out
 
+    function test_the_last_withdrawal_is_remembered_through_later_thaws() public {
+        enter(renter, 100e6, SESSION_KEY);
+        same(vault.withdrawnAt(renter), 0, "never");
+        for (uint256 i = 1; i < 3; ++i) {
+            vm.prank(renter);
+            vault.thaw(10e6);
+            uint256 readyAt = 1_800_000_000 + i * THAW_S;
+            vm.warp(readyAt);
+            vm.prank(renter);
+            vault.withdraw(renter);
+            same(vault.withdrawnAt(renter), readyAt, "then");
+            vm.prank(renter);
+            vault.thaw(80e6);
+            vm.prank(renter);
+            vault.thaw(0);
+            same(vault.withdrawnAt(renter), readyAt, "still");
+            (uint64 amount, uint40 ready) = vault.thawing(renter);
+            yes(amount == 0 && ready == 0, "and nothing thaws");
+        }
+    }
+
     function test_a_thaw_of_all_counts_from_its_second_and_of_nothing_cancels() public {
         enter(renter, 100e6, SESSION_KEY);
         vm.prank(renter);

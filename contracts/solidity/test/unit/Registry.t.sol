@@ -188,10 +188,11 @@ contract RegistryTest is Pools {
         vm.expectRevert(abi.encodeWithSelector(IController.WrongEpoch.selector, 2, 1));
         vm.prank(authority);
         controller.anchor(2, 6, "root", "digest");
-        (uint32 epoch, uint64 size, uint160 commitment) = controller.head();
+        (uint32 epoch, uint64 size, uint128 commitment, uint40 seenAt) = controller.head();
         same(epoch, 1, "epoch");
         same(size, 5, "size");
-        same(commitment, uint256(keccak256(abi.encode(bytes32("root"), bytes32("digest")))) >> 96, "commitment");
+        same(commitment, uint256(keccak256(abi.encode(bytes32("root"), bytes32("digest")))) >> 128, "commitment");
+        same(seenAt, block.timestamp, "seen");
     }
 
     function test_authority_passes_with_a_new_epoch_and_the_old_one_is_done() public {
@@ -201,7 +202,7 @@ contract RegistryTest is Pools {
         controller.passAuthority(rival);
         same(controller.epoch(), 2, "epoch");
         same(controller.authority(), rival, "authority");
-        (, uint64 size,) = controller.head();
+        (, uint64 size,,) = controller.head();
         same(size, 5, "the head stays");
         vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, authority, rival));
         vm.prank(authority);

@@ -4,17 +4,18 @@ pragma solidity 0.8.37;
 import {Replay} from "./Replay.sol";
 import {Vm} from "./Vm.sol";
 import {IController} from "../../src/interfaces/IController.sol";
-import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 
-/// Rebuilds every storage word of a controller from its events alone.
+/// Rebuilds every storage word of a controller from its events and the times of their blocks. To be called within the
+/// block of the events.
 abstract contract ControllerReplay is Replay {
     uint256 private constant HEAD = 0;
     uint256 private constant SUCCESSOR = 1;
-    uint256 private constant METADATA = 2;
-    uint256 private constant PROVIDERS = 3;
-    uint256 private constant NODES = 4;
-    uint256 private constant OFFERS = 5;
-    uint256 private constant COMPONENTS = 6;
+    uint256 private constant PROVIDERS = 2;
+    uint256 private constant NODES = 3;
+    uint256 private constant OFFERS = 4;
+    uint256 private constant COMPONENTS = 5;
+    uint256 private constant STANDBYS = 6;
+    uint256 private constant LICENCES = 7;
 
     function foldController(address controller_, Vm.Log[] memory logs) internal {
         for (uint256 i; i < logs.length; ++i) {
@@ -25,17 +26,25 @@ abstract contract ControllerReplay is Replay {
     function _fold(Vm.Log memory log) private {
         bytes32 topic = log.topics[0];
         if (topic == IController.PoolOpened.selector) {
-            (, PoolConfig memory config) = abi.decode(log.data, (address, PoolConfig));
-            _image[bytes32(HEAD)] = uint256(1) << 224;
-            _putText(bytes32(METADATA), config.metadataCid);
+            _putHead(1, 0, block.timestamp, 0);
         } else if (topic == IController.Anchored.selector) {
             (uint32 epoch, uint64 size, bytes32 root, bytes32 digest) =
                 abi.decode(log.data, (uint32, uint64, bytes32, bytes32));
-            uint256 commitment = uint256(keccak256(abi.encode(root, digest))) >> 96;
-            _image[bytes32(HEAD)] = uint256(epoch) << 224 | uint256(size) << 160 | commitment;
+            _putHead(epoch, size, block.timestamp, uint256(keccak256(abi.encode(root, digest))) >> 128);
         } else if (topic == IController.AuthorityChanged.selector) {
-            _image[bytes32(HEAD)] = uint256(_image[bytes32(HEAD)] << 32 >> 32) | uint256(log.topics[1]) << 224;
+            uint256 word = _image[bytes32(HEAD)];
+            _putHead(uint256(log.topics[1]), uint64(word >> 160), block.timestamp, uint128(word));
             _image[bytes32(SUCCESSOR)] = uint256(log.topics[2]);
+        } else if (topic == IController.Renewed.selector) {
+            (uint32 epoch, uint40 seenAt) = abi.decode(log.data, (uint32, uint40));
+            uint256 word = _image[bytes32(HEAD)];
+            _putHead(epoch, uint64(word >> 160), seenAt, uint128(word));
+        } else if (topic == IController.StandbySet.selector) {
+            _image[_at(log.topics[1], STANDBYS)] = abi.decode(log.data, (bool)) ? 1 : 0;
+        } else if (topic == IController.LicenceSet.selector) {
+            (uint32 seats, uint40 until) = abi.decode(log.data, (uint32, uint40));
+            bytes32 ofHolder = keccak256(abi.encode(log.topics[2], _at(log.topics[1], LICENCES)));
+            _image[keccak256(abi.encode(log.topics[3], ofHolder))] = uint256(until) << 32 | seats;
         } else if (topic == IController.ComponentRegistered.selector) {
             (uint40 until, string memory endpoint) = abi.decode(log.data, (uint40, string));
             bytes32 slot = keccak256(abi.encode(log.topics[2], keccak256(abi.encode(log.topics[1], COMPONENTS))));
@@ -73,6 +82,10 @@ abstract contract ControllerReplay is Replay {
         } else {
             revert Untrue("an event of the controller that nobody folds");
         }
+    }
+
+    function _putHead(uint256 epoch, uint256 size, uint256 seenAt, uint256 commitment) private {
+        _image[bytes32(HEAD)] = epoch << 224 | size << 160 | seenAt << 128 | commitment;
     }
 
     /// A text as Solidity lays it out: up to 31 bytes in its slot, longer ones from the slot's hash on.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Blueprints} from "./Blueprints.sol";
 import {Check} from "./Check.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 import {Item, Item2} from "../../src/interfaces/IVault.sol";
 import {Controller} from "../../src/Controller.sol";
-import {PoolFactory} from "../../src/PoolFactory.sol";
+import {Forwarder} from "../../src/Forwarder.sol";
+import {IPoolFactory} from "../../src/interfaces/IPoolFactory.sol";
 import {TestToken} from "../../src/TestToken.sol";
 import {Vault} from "../../src/Vault.sol";
 
@@ -18,6 +20,9 @@ abstract contract Pools is Check {
     uint32 internal constant UNBOND_S = 7 days;
     uint32 internal constant GRACE_S = 1 days;
     uint64 internal constant MIN_STAKE = 100e6;
+    uint64 internal constant PENALTY = 1000e6;
+    uint32 internal constant ANSWER_S = 1 days;
+    uint32 internal constant TAKE_OVER_S = 1 hours;
     uint32 internal constant UNTIL = 2_000_000_000;
 
     address internal authority = vm.addr(AUTHORITY_KEY);
@@ -26,14 +31,16 @@ abstract contract Pools is Check {
     address internal provider = address(0xBEEF02);
 
     TestToken internal token;
-    PoolFactory internal factory;
+    IPoolFactory internal factory;
+    Forwarder internal forwarder;
     Controller internal controller;
     Vault internal vault;
 
     function setUp() public virtual {
         vm.warp(1_800_000_000);
         token = new TestToken();
-        factory = new PoolFactory();
+        factory = IPoolFactory(Blueprints.factory());
+        forwarder = Forwarder(factory.forwarder());
         (controller, vault) = open(terms(address(token)));
     }
 
@@ -49,6 +56,9 @@ abstract contract Pools is Check {
             graceS: GRACE_S,
             allowSimulated: false,
             allowUnsandboxed: false,
+            penalty: PENALTY,
+            answerDelayS: ANSWER_S,
+            takeOverAfterS: TAKE_OVER_S,
             metadataCid: ""
         });
     }

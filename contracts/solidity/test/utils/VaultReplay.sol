@@ -7,7 +7,8 @@ import {IController} from "../../src/interfaces/IController.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 
-/// Rebuilds every storage word of a vault from events alone (those of its controller included). Each lane is a field
+/// Rebuilds every storage word of a vault from events (those of its controller included) and the times of their blocks;
+/// to be called within the block of the events. Each lane is a field
 /// of its own here, so a lane of the vault that carries into another makes a word that differs.
 abstract contract VaultReplay is Replay {
     struct Account {
@@ -76,10 +77,11 @@ abstract contract VaultReplay is Replay {
             _foldRevoked(who, key, deadFrom);
         } else if (topic == IVault.Thawed.selector) {
             (uint64 amount, uint40 readyAt) = abi.decode(log.data, (uint64, uint40));
-            _image[_slot(who, THAWING)] = uint256(amount) << 40 | readyAt;
+            uint256 withdrawnAt = uint40(_image[_slot(who, THAWING)]);
+            _image[_slot(who, THAWING)] = uint256(amount) << 80 | uint256(readyAt) << 40 | withdrawnAt;
         } else if (topic == IVault.Withdrawn.selector) {
             (, uint64 amount) = abi.decode(log.data, (address, uint64));
-            _image[_slot(who, THAWING)] = 0;
+            _image[_slot(who, THAWING)] = block.timestamp;
             _accounts[who].balance -= amount;
             paidOut += amount;
             _putAccount(who);
@@ -132,7 +134,7 @@ abstract contract VaultReplay is Replay {
 
     function _foldAuthority(Vm.Log memory log) private {
         if (log.topics[0] == IController.PoolOpened.selector) {
-            (, PoolConfig memory config) = abi.decode(log.data, (address, PoolConfig));
+            (,, PoolConfig memory config) = abi.decode(log.data, (address, address, PoolConfig));
             _putAuthority(1, config.authority);
         } else if (log.topics[0] == IController.AuthorityChanged.selector) {
             uint256 epoch = uint256(log.topics[1]);

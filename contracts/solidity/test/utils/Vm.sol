@@ -20,8 +20,10 @@ interface Vm {
     function accesses(address target) external returns (bytes32[] memory reads, bytes32[] memory writes);
     function addr(uint256 key) external pure returns (address);
     function chainId(uint256 id) external;
+    function etch(address target, bytes calldata code) external;
     function expectRevert() external;
     function expectRevert(bytes calldata data) external;
+    function getCode(string calldata artifact) external view returns (bytes memory);
     function getRecordedLogs() external returns (Log[] memory);
     function lastCallGas() external view returns (Gas memory);
     function load(address target, bytes32 slot) external view returns (bytes32);

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {ERC2771Forwarder} from "@openzeppelin/contracts/metatx/ERC2771Forwarder.sol";
+import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
+
+/// Brings signed requests to pools, so that a wallet without gas can use them through any relayer. Has no owner and
+/// holds nothing. Signatures are those of the account's own key or, for a contract wallet, EIP-1271.
+contract Forwarder is ERC2771Forwarder("Selion Forwarder") {
+    /// The plain signature first: an account of a key that also has code (EIP-7702) need not know EIP-1271.
+    function _recoverForwardRequestSigner(ForwardRequestData calldata request)
+        internal
+        view
+        override
+        returns (bool valid, address signer)
+    {
+        (valid, signer) = super._recoverForwardRequestSigner(request);
+        if (valid && signer == request.from) return (valid, signer);
+        bytes32 digest = _hashTypedDataV4(
+            keccak256(
+                abi.encode(
+                    FORWARD_REQUEST_TYPEHASH,
+                    request.from,
+                    request.to,
+                    request.value,
+                    request.gas,
+                    nonces(request.from),
+                    request.deadline,
+                    keccak256(request.data)
+                )
+            )
+        );
+        if (SignatureChecker.isValidERC1271SignatureNowCalldata(request.from, digest, request.signature)) {
+            return (true, request.from);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Blueprints} from "../utils/Blueprints.sol";
+import {Pools} from "../utils/Pools.sol";
+import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
+import {IController} from "../../src/interfaces/IController.sol";
+import {Blueprint} from "../../src/lib/Blueprint.sol";
+import {Data} from "../../src/lib/Data.sol";
+import {Court} from "../../src/Court.sol";
+import {Vault} from "../../src/Vault.sol";
+
+/// What a factory makes from blueprints is what its source compiles to, and a factory takes nothing else.
+contract BlueprintsTest is Pools {
+    /// CREATE2 gives the address of its creation code: the same address is the same creation code and arguments.
+    function _direct(address maker, bytes memory init, bytes32 salt) private returns (address made) {
+        vm.prank(maker);
+        assembly ("memory-safe") {
+            made := create2(0, add(init, 0x20), mload(init), salt)
+        }
+    }
+
+    function test_a_pools_code_is_what_a_direct_deployment_gives() public {
+        uint256 before = vm.snapshotState();
+        PoolConfig memory config = terms(address(token));
+        bytes32 salt = keccak256(abi.encode(keccak256(abi.encode(config)), address(this), factory.poolCount()));
+        (address c, address v) = factory.create(config);
+        address j = IController(c).court();
+        bytes32[3] memory codes = [c.codehash, v.codehash, j.codehash];
+        vm.revertToState(before);
+        bytes memory init = bytes.concat(Blueprints.codeOf("Controller"), abi.encode(config, forwarder));
+        same(_direct(address(factory), init, salt), c, "controller");
+        same(c.codehash, codes[0], "its code");
+        vm.revertToState(before);
+        salt = bytes32(uint256(uint160(c)));
+        bytes memory arguments = abi.encode(c, token, authority, FEE_BPS, THAW_S, forwarder);
+        same(_direct(address(factory), bytes.concat(Blueprints.codeOf("Vault"), arguments), salt), v, "vault");
+        same(v.codehash, codes[1], "its code");
+        arguments = abi.encode(c, v, token, PENALTY, UNBOND_S, ANSWER_S, forwarder);
+        same(_direct(address(factory), bytes.concat(Blueprints.codeOf("Court"), arguments), salt), j, "court");
+        same(j.codehash, codes[2], "its code");
+    }
+
+    function test_a_pools_parts_know_each_other() public view {
+        same(Court(controller.court()).controller(), address(controller), "the court's controller");
+        same(Court(controller.court()).vault(), address(vault), "the court's vault");
+        same(controller.vault(), address(vault), "the controller's vault");
+    }
+
+    function test_nobody_can_run_a_blueprint() public {
+        (bool done,) = factory.vaultBlueprint().call("");
+        yes(!done, "it is not callable");
+    }
+
+    function _factory(address vaultBlueprint) private returns (bool made) {
+        bytes memory arguments =
+            abi.encode(forwarder, vaultBlueprint, factory.controllerBlueprint(), factory.courtBlueprint());
+        return Blueprints.deploy(bytes.concat(Blueprints.codeOf("PoolFactory"), arguments)) != address(0);
+    }
+
+    function test_a_factory_takes_nothing_but_blueprints() public {
+        yes(_factory(factory.vaultBlueprint()), "a blueprint");
+        yes(!_factory(address(vault)), "a contract");
+        yes(!_factory(renter), "no code");
+        yes(!_factory(Blueprints.deploy(hex"62fe71005f5260036016f3")), "a preamble without code");
+        address other = Blueprints.deploy(hex"63fe7101005f526004601cf3");
+        same(keccak256(other.code), keccak256(hex"fe710100"), "a preamble with data after it");
+        yes(!_factory(other), "another kind of blueprint");
+        vm.expectRevert(abi.encodeWithSelector(Blueprint.NotBlueprint.selector, other));
+        this.make(other);
+    }
+
+    function make(address blueprint) external returns (address) {
+        return Blueprint.create(blueprint, "", 0);
+    }
+
+    function test_what_is_not_made_is_told() public {
+        address mute = Blueprints.deploy(Blueprints.initcode(hex"5f5ffd"));
+        vm.expectRevert(abi.encodeWithSelector(Blueprint.NotMade.selector, mute));
+        this.make(mute);
+        address talking = Blueprints.deploy(Blueprints.initcode(hex"600160005260206000fd"));
+        vm.expectRevert(abi.encodePacked(uint256(1)));
+        this.make(talking);
+    }
+
+    function test_anyone_may_make_parts_for_himself_and_harms_nobody() public {
+        vm.prank(renter);
+        (address v, address j) = factory.makeParts(terms(address(token)));
+        same(Vault(v).controller(), renter, "his own");
+        same(Court(j).controller(), renter, "his own");
+        yes(v != address(vault), "not the pool's");
+        same(factory.poolCount(), 1, "not listed");
+        vm.expectRevert(abi.encodeWithSelector(Blueprint.NotMade.selector, factory.vaultBlueprint()));
+        vm.prank(renter);
+        factory.makeParts(terms(address(token))); // once for equal terms: the address is taken
+    }
+
+    function test_long_terms_are_kept_whole() public {
+        PoolConfig memory config = terms(address(token));
+        config.metadataCid = string(new bytes(500));
+        (controller,) = open(config);
+        same(keccak256(abi.encode(controller.config())), keccak256(abi.encode(config)), "terms");
+        config.metadataCid = string(new bytes(24_200));
+        vm.expectRevert(abi.encodeWithSelector(Data.NotKept.selector, abi.encode(config).length));
+        factory.create(config);
+    }
+}
