@@ -19,6 +19,12 @@ pub mod controller {
 pub mod vault {
     super::abigen!(VaultAbi, "abi/Vault.json");
 }
+pub mod court {
+    super::abigen!(CourtAbi, "abi/Court.json");
+}
+pub mod forwarder {
+    super::abigen!(ForwarderAbi, "abi/Forwarder.json");
+}
 pub mod token {
     super::abigen!(TestTokenAbi, "abi/TestToken.json");
 }
@@ -49,8 +55,14 @@ pub fn revert_reason(data: &[u8]) -> String {
 }
 
 fn named(selector: &[u8; 4], values: &[u8]) -> Option<String> {
-    let all: [&Abi; 4] =
-        [&controller::CONTROLLERABI_ABI, &vault::VAULTABI_ABI, &factory::POOLFACTORYABI_ABI, &token::TESTTOKENABI_ABI];
+    let all: [&Abi; 6] = [
+        &controller::CONTROLLERABI_ABI,
+        &vault::VAULTABI_ABI,
+        &court::COURTABI_ABI,
+        &forwarder::FORWARDERABI_ABI,
+        &factory::POOLFACTORYABI_ABI,
+        &token::TESTTOKENABI_ABI,
+    ];
     let error = all
         .into_iter()
         .flat_map(|abi| abi.errors())

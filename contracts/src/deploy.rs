@@ -4,10 +4,13 @@ use ethers_core::abi::{AbiDecode as _, AbiEncode as _};
 use ethers_core::types::H160;
 use selion_api::{Account, Address, Amount};
 
-use crate::abi::controller::PoolConfig as AbiConfig;
+use crate::abi::controller::{CONTROLLERABI_BYTECODE, PoolConfig as AbiConfig};
+use crate::abi::court::COURTABI_BYTECODE;
 use crate::abi::factory::{CreateCall, POOLFACTORYABI_BYTECODE, PoolConfig};
+use crate::abi::forwarder::FORWARDERABI_BYTECODE;
 use crate::abi::token::TESTTOKENABI_BYTECODE;
-use crate::pool::PoolError;
+use crate::abi::vault::VAULTABI_BYTECODE;
+use crate::pool::{Pool, PoolError};
 use crate::rpc::Rpc;
 use crate::signer::Signer;
 use crate::tx::send;
@@ -22,6 +25,8 @@ pub struct PoolAddresses {
     pub controller: Address,
     /// The money.
     pub vault: Address,
+    /// The authority's bond, and evidence against it.
+    pub court: Address,
     /// ERC-20 in which everything is paid.
     pub token: Address,
 }
@@ -49,6 +54,12 @@ pub struct PoolTerms {
     pub allow_simulated: bool,
     /// Whether nodes without a sandbox may be leased.
     pub allow_unsandboxed: bool,
+    /// What a proven offence costs the bond of an authority.
+    pub penalty: Amount,
+    /// Seconds in which an accusation can be answered.
+    pub answer_delay_s: u32,
+    /// Seconds of silence after which a standby may take the authority over; 0: nobody can.
+    pub take_over_after_s: u32,
     /// Content id of a description; may be empty.
     pub metadata_cid: String,
 }
@@ -66,6 +77,9 @@ impl From<&PoolTerms> for PoolConfig {
             grace_s: terms.grace_s,
             allow_simulated: terms.allow_simulated,
             allow_unsandboxed: terms.allow_unsandboxed,
+            penalty: terms.penalty.0,
+            answer_delay_s: terms.answer_delay_s,
+            take_over_after_s: terms.take_over_after_s,
             metadata_cid: terms.metadata_cid.clone(),
         }
     }
@@ -84,6 +98,9 @@ impl From<AbiConfig> for PoolTerms {
             grace_s: config.grace_s,
             allow_simulated: config.allow_simulated,
             allow_unsandboxed: config.allow_unsandboxed,
+            penalty: Amount(config.penalty),
+            answer_delay_s: config.answer_delay_s,
+            take_over_after_s: config.take_over_after_s,
             metadata_cid: config.metadata_cid,
         }
     }
@@ -98,13 +115,29 @@ pub async fn deploy_test_token(rpc: &Rpc, signer: &Signer) -> Result<Address, Po
     deploy(rpc, signer, &TESTTOKENABI_BYTECODE).await
 }
 
-/// Deploys a factory.
+/// Deploys a factory, after the forwarder that its pools trust and the blueprints that they are made from.
 ///
 /// # Errors
 ///
-/// Any [`PoolError`].
+/// Any [`PoolError`]. What was deployed before stays.
 pub async fn deploy_factory(rpc: &Rpc, signer: &Signer) -> Result<Address, PoolError> {
-    deploy(rpc, signer, &POOLFACTORYABI_BYTECODE).await
+    let forwarder = deploy(rpc, signer, &FORWARDERABI_BYTECODE).await?;
+    let mut parts = vec![forwarder];
+    for code in [&VAULTABI_BYTECODE, &CONTROLLERABI_BYTECODE, &COURTABI_BYTECODE] {
+        parts.push(deploy(rpc, signer, &blueprint(code)).await?);
+    }
+    let arguments: Vec<u8> = parts.into_iter().flat_map(|part| h160(part).encode()).collect();
+    deploy(rpc, signer, &[POOLFACTORYABI_BYTECODE.as_ref(), &arguments].concat()).await
+}
+
+/// Creation code of an account that holds `code` as a blueprint (ERC-5202, version 0 without data): it returns what
+/// comes after its own ten bytes.
+fn blueprint(code: &[u8]) -> Vec<u8> {
+    const PREAMBLE: [u8; 3] = [0xfe, 0x71, 0x00];
+    // Code of more than 24,576 bytes is refused by the chain, long before the length has more than two bytes.
+    let [.., high, low] = (PREAMBLE.len() + code.len()).to_be_bytes();
+    let copies_the_rest = [0x61, high, low, 0x3d, 0x81, 0x60, 0x0a, 0x3d, 0x39, 0xf3];
+    [&copies_the_rest[..], &PREAMBLE, code].concat()
 }
 
 async fn deploy(rpc: &Rpc, signer: &Signer, code: &[u8]) -> Result<Address, PoolError> {
@@ -128,12 +161,10 @@ pub async fn create_pool(
     let receipt = send(rpc, signer, Some(factory), call).await?;
     let created = receipt.logs.iter().find(|log| log.address == factory && log.topics.len() == 4);
     let created = created.ok_or(PoolError::NothingCreated { tx: receipt.tx })?;
-    let at = |topic: usize| H160::decode(created.topics[topic].0).map(address);
-    let (controller, vault) = (at(1), at(2));
-    match (controller, vault) {
-        (Ok(controller), Ok(vault)) => Ok(PoolAddresses { factory, controller, vault, token: terms.token }),
-        _ => Err(PoolError::NothingCreated { tx: receipt.tx }),
-    }
+    let controller = H160::decode(created.topics[1].0).map(address);
+    let controller = controller.map_err(|_| PoolError::NothingCreated { tx: receipt.tx })?;
+    let made = Pool::open(rpc.clone(), controller).await?;
+    Ok(PoolAddresses { factory, ..made.at })
 }
 
 /// Whether there is a contract at an address.

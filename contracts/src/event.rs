@@ -7,6 +7,7 @@ use selion_api::chain::{ChainEvent, ComponentKind};
 use selion_api::{Account, Amount, Hash32, NodeId};
 
 use crate::abi::controller::ControllerAbiEvents as OfController;
+use crate::abi::court::CourtAbiEvents as OfCourt;
 use crate::abi::vault::VaultAbiEvents as OfVault;
 use crate::deploy::PoolAddresses;
 use crate::rpc::Log;
@@ -51,6 +52,8 @@ pub fn decode_event(pool: &PoolAddresses, log: &Log) -> Result<Vec<ChainEvent>, 
         of_controller(event).map_err(unknown)
     } else if log.address == pool.vault {
         OfVault::decode_log(&raw).map(of_vault).map_err(|error| unknown(error.to_string()))
+    } else if log.address == pool.court {
+        OfCourt::decode_log(&raw).map(of_court).map_err(|error| unknown(error.to_string()))
     } else {
         Ok(Vec::new())
     }
@@ -96,6 +99,15 @@ fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
         OfController::AnchoredFilter(e) => {
             ChainEvent::Anchored { epoch: e.epoch, size: e.size, root: Hash32(e.root), digest: Hash32(e.digest) }
         }
+        OfController::RenewedFilter(e) => ChainEvent::Renewed { epoch: e.epoch },
+        OfController::StandbySetFilter(e) => ChainEvent::StandbySet { standby: account(e.standby), allowed: e.allowed },
+        OfController::LicenceSetFilter(e) => ChainEvent::LicenceSet {
+            issuer: account(e.issuer),
+            holder: account(e.holder),
+            product: Hash32(e.product),
+            seats: e.seats,
+            until: ms(e.until),
+        },
     };
     Ok(vec![fact])
 }
@@ -144,6 +156,27 @@ fn of_vault(event: OfVault) -> Vec<ChainEvent> {
     vec![fact]
 }
 
+/// What concerns an authority. Who is paid for what of a case is between the court and them.
+fn of_court(event: OfCourt) -> Vec<ChainEvent> {
+    let fact = match event {
+        OfCourt::BondChangedFilter(e) => ChainEvent::BondChanged {
+            authority: account(e.authority),
+            bond: Amount(e.bond),
+            unbonding: Amount(e.unbonding),
+            ready: ms(e.ready_at),
+        },
+        OfCourt::SlashedFilter(e) => {
+            ChainEvent::Slashed { authority: account(e.authority), case: Hash32(e.case), amount: Amount(e.amount) }
+        }
+        OfCourt::AccusedFilter(e) => {
+            ChainEvent::Accused { authority: account(e.authority), case: Hash32(e.case), by: ms(e.by) }
+        }
+        OfCourt::AcquittedFilter(e) => ChainEvent::Acquitted { case: Hash32(e.case) },
+        OfCourt::ChargedFilter(_) | OfCourt::CreditedFilter(_) | OfCourt::CollectedFilter(_) => return Vec::new(),
+    };
+    vec![fact]
+}
+
 /// Two words a voucher: renter(160) | .. and claimed(64) | paid(64) | ..
 fn claims(provider: Account, rows: &[U256]) -> Vec<ChainEvent> {
     rows.chunks_exact(2)
@@ -171,6 +204,7 @@ mod tests {
         factory: Address([1; 20]),
         controller: Address([2; 20]),
         vault: Address([3; 20]),
+        court: Address([5; 20]),
         token: Address([4; 20]),
     };
 

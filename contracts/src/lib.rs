@@ -6,11 +6,14 @@
 //! addresses, and [`decode_event`] decodes no log of any other address.
 
 mod abi;
+pub mod audited;
+mod bloom;
 pub mod deploy;
 mod event;
 mod node;
 pub mod pool;
 pub mod read;
+pub mod relay;
 pub mod rpc;
 pub mod signer;
 mod transport;
@@ -19,10 +22,12 @@ pub mod voucher;
 mod word;
 pub mod write;
 
+pub use bloom::Bloom;
 pub use deploy::{PoolAddresses, PoolTerms};
 pub use event::{EventError, decode_event};
 pub use node::node_binding_digest;
 pub use pool::{Pool, PoolError};
+pub use relay::{ForwardRequest, PoolCall};
 pub use rpc::{BlockTag, Fees, Header, Log, Receipt, Rpc, RpcError};
 pub use signer::{Signer, SignerError};
 pub use tx::{Draft, SignedTx, TxError, send};

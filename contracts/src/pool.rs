@@ -74,25 +74,25 @@ impl Pool {
             return Err(PoolError::NoPool { at: controller, chain_id });
         }
         let none = Address::ZERO;
-        let pool = Self { rpc, chain_id, at: PoolAddresses { factory: none, controller, vault: none, token: none } };
-        let (vault, terms) = match (pool.vault(BlockTag::Latest).await, pool.terms(BlockTag::Latest).await) {
-            (Ok(vault), Ok(terms)) => (vault, terms),
-            (Err(PoolError::Rpc(error)), _) | (_, Err(PoolError::Rpc(error)))
-                if !matches!(error, RpcError::Reverted { .. } | RpcError::Malformed { .. }) =>
-            {
-                return Err(error.into());
-            }
-            _ => {
-                return Err(PoolError::NoPool { at: controller, chain_id });
-            }
+        let at = PoolAddresses { factory: none, controller, vault: none, court: none, token: none };
+        let pool = Self { rpc, chain_id, at };
+        let parts = async {
+            let (vault, court) = (pool.vault(BlockTag::Latest).await?, pool.court(BlockTag::Latest).await?);
+            Ok(PoolAddresses { vault, court, token: pool.terms(BlockTag::Latest).await?.token, ..at })
         };
-        Ok(Self { at: PoolAddresses { vault, token: terms.token, ..pool.at }, ..pool })
+        match parts.await {
+            Ok(at) => Ok(Self { at, ..pool }),
+            Err(PoolError::Rpc(error)) if !matches!(error, RpcError::Reverted { .. } | RpcError::Malformed { .. }) => {
+                Err(error.into())
+            }
+            Err(_) => Err(PoolError::NoPool { at: controller, chain_id }),
+        }
     }
 
-    /// The two addresses whose logs are the pool's.
+    /// The addresses whose logs are the pool's.
     #[must_use]
-    pub fn addresses(&self) -> [Address; 2] {
-        [self.at.controller, self.at.vault]
+    pub fn addresses(&self) -> [Address; 3] {
+        [self.at.controller, self.at.vault, self.at.court]
     }
 
     /// The newest block that is final by the pool's own rule; `None` while the chain is shorter than the depth.

@@ -6,7 +6,7 @@ use selion_api::chain::ComponentKind;
 use selion_api::unit::TimeMs;
 use selion_api::{Account, Address, Amount, Hash32, NodeId};
 
-use crate::abi::{controller as c, token as t, vault as v};
+use crate::abi::{controller as c, court, token as t, vault as v};
 use crate::deploy::PoolTerms;
 use crate::pool::{Pool, PoolError};
 use crate::rpc::BlockTag;
@@ -53,7 +53,31 @@ pub struct HeadRecord {
     /// Entries anchored; 0 if none were.
     pub size: u64,
     /// See [`head_commitment`](crate::voucher::head_commitment).
-    pub commitment: [u8; 20],
+    pub commitment: [u8; 16],
+    /// When the authority was heard of last.
+    pub seen: TimeMs,
+}
+
+/// What an authority has at stake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BondRecord {
+    /// At stake, unbonding money included.
+    pub bond: Amount,
+    /// On its way back.
+    pub unbonding: Amount,
+    /// When that can be taken.
+    pub ready: TimeMs,
+    /// Accusations that are open.
+    pub open: u32,
+}
+
+/// A licence as the controller stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LicenceRecord {
+    /// Members at once; 0 if there is none.
+    pub seats: u32,
+    /// No member begins from then on.
+    pub until: TimeMs,
 }
 
 /// A renter's account in the vault.
@@ -120,6 +144,55 @@ impl Pool {
         self.ask(self.at.controller, "vault", c::VaultCall.encode(), block).await.map(address)
     }
 
+    /// The pool's court.
+    pub async fn court(&self, block: BlockTag) -> Result<Address, PoolError> {
+        self.ask(self.at.controller, "court", c::CourtCall.encode(), block).await.map(address)
+    }
+
+    /// What an authority has at stake in the court.
+    pub async fn bond(&self, authority: Account, block: BlockTag) -> Result<BondRecord, PoolError> {
+        let call = court::BondOfCall { authority: h160(authority) }.encode();
+        let (bond, unbonding, ready, open): (u64, u64, u64, u32) =
+            self.ask(self.at.court, "bondOf", call, block).await?;
+        Ok(BondRecord { bond: Amount(bond), unbonding: Amount(unbonding), ready: ms(ready), open })
+    }
+
+    /// What an account may collect from the court.
+    pub async fn credit(&self, account: Account, block: BlockTag) -> Result<Amount, PoolError> {
+        let call = court::CreditCall { account: h160(account) }.encode();
+        self.ask(self.at.court, "credit", call, block).await.map(Amount)
+    }
+
+    /// Who may bring requests that others signed.
+    pub async fn forwarder(&self, block: BlockTag) -> Result<Address, PoolError> {
+        self.ask(self.at.controller, "trustedForwarder", c::TrustedForwarderCall.encode(), block).await.map(address)
+    }
+
+    /// Whether an account may take the authority over.
+    pub async fn is_standby(&self, account: Account, block: BlockTag) -> Result<bool, PoolError> {
+        let call = c::IsStandbyCall(h160(account)).encode();
+        self.ask(self.at.controller, "isStandby", call, block).await
+    }
+
+    /// What an issuer lets a holder use at once of a product.
+    pub async fn licence(
+        &self,
+        issuer: Account,
+        holder: Account,
+        product: Hash32,
+        block: BlockTag,
+    ) -> Result<LicenceRecord, PoolError> {
+        let call = c::LicenceOfCall { issuer: h160(issuer), holder: h160(holder), product: product.0 }.encode();
+        let (seats, until): (u32, u64) = self.ask(self.at.controller, "licenceOf", call, block).await?;
+        Ok(LicenceRecord { seats, until: ms(until) })
+    }
+
+    /// When a renter last took money out; 0 if never.
+    pub async fn withdrawn_at(&self, renter: Account, block: BlockTag) -> Result<TimeMs, PoolError> {
+        let call = v::WithdrawnAtCall { renter: h160(renter) }.encode();
+        self.ask(self.at.vault, "withdrawnAt", call, block).await.map(ms)
+    }
+
     /// The present authority.
     pub async fn authority(&self, block: BlockTag) -> Result<Account, PoolError> {
         self.ask(self.at.controller, "authority", c::AuthorityCall.encode(), block).await.map(account)
@@ -127,13 +200,9 @@ impl Pool {
 
     /// The last anchor and the present epoch.
     pub async fn head(&self, block: BlockTag) -> Result<HeadRecord, PoolError> {
-        let (epoch, size, word): (u32, u64, U256) =
+        let (epoch, size, commitment, seen): (u32, u64, u128, u64) =
             self.ask(self.at.controller, "head", c::HeadCall.encode(), block).await?;
-        let mut bytes = [0; 32];
-        word.to_big_endian(&mut bytes);
-        let mut commitment = [0; 20];
-        commitment.copy_from_slice(&bytes[12..]);
-        Ok(HeadRecord { epoch, size, commitment })
+        Ok(HeadRecord { epoch, size, commitment: commitment.to_be_bytes(), seen: ms(seen) })
     }
 
     /// Where a component is and until when; `None` if it has expired or never was.
@@ -227,6 +296,13 @@ impl Pool {
             delegated: kind == 1,
         };
         Ok((kind != 0).then_some(record))
+    }
+
+    /// Token base units of `owner` that `spender` may take.
+    pub async fn allowance(&self, owner: Address, spender: Address, block: BlockTag) -> Result<u128, PoolError> {
+        let call = t::AllowanceCall { owner: h160(owner), spender: h160(spender) }.encode();
+        let wide: U256 = self.ask(self.at.token, "allowance", call, block).await?;
+        Ok(u128::try_from(wide).unwrap_or(u128::MAX))
     }
 
     /// Token base units of an address.

@@ -3,6 +3,7 @@
 use selion_api::{Account, Address, Hash32};
 use serde_json::{Value, json};
 
+use crate::bloom::Bloom;
 pub use crate::transport::RpcError;
 use crate::transport::Transport;
 use crate::word::{address_of, bytes_of, h160, hash_of, hex0x, u64_of, u128_of};
@@ -53,6 +54,8 @@ pub struct Header {
     pub time_s: u64,
     /// Base fee of a gas unit in wei; `None` before EIP-1559.
     pub base_fee: Option<u128>,
+    /// What its logs can be about; `None` if the node does not say.
+    pub bloom: Option<Bloom>,
 }
 
 /// An event as the chain stores it.
@@ -209,7 +212,19 @@ impl Rpc {
         if answer.is_null() {
             return Ok(None);
         }
-        read_receipt(&answer).map(Some).ok_or_else(|| self.transport.malformed(method, "a receipt"))
+        let receipt = read_receipt(&answer).filter(|receipt| receipt.tx == tx);
+        receipt.map(Some).ok_or_else(|| self.transport.malformed(method, "the receipt of that transaction"))
+    }
+
+    /// What became of every transaction of the block of this hash; `None` if the node does not know the block.
+    pub async fn receipts_of_block(&self, block: Hash32) -> Result<Option<Vec<Receipt>>, RpcError> {
+        let method = "eth_getBlockReceipts";
+        let answer = self.transport.ask(method, json!([block.to_string()])).await?;
+        if answer.is_null() {
+            return Ok(None);
+        }
+        let receipts = answer.as_array().and_then(|all| all.iter().map(read_receipt).collect());
+        receipts.map(Some).ok_or_else(|| self.transport.malformed(method, "a list of receipts"))
     }
 
     /// Transactions of an account so far; with [`BlockTag::Pending`] also those that wait.
@@ -266,6 +281,7 @@ fn read_header(json: &Value) -> Option<Header> {
         parent: hash_of(&json["parentHash"])?,
         time_s: u64_of(&json["timestamp"])?,
         base_fee: u128_of(&json["baseFeePerGas"]),
+        bloom: bytes_of(&json["logsBloom"]).and_then(|bytes| Bloom::read(&bytes)),
     })
 }
 

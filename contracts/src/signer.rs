@@ -4,10 +4,12 @@ use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
+use ethers_core::types::Bytes;
 use ethers_core::types::transaction::eip2718::TypedTransaction;
-use ethers_core::types::{Bytes, RecoveryMessage, Signature as EthersSignature, U256};
-use ethers_core::utils::hash_message;
+use ethers_core::utils::{hash_message, keccak256};
 use ethers_signers::{LocalWallet, Signer as _};
+use secp256k1::ecdsa::{RecoverableSignature, RecoveryId};
+use secp256k1::{Message, SECP256K1};
 use selion_api::{Account, Address, Hash32, Signature};
 
 use crate::word::{account, h256};
@@ -190,11 +192,19 @@ pub fn text_digest(text: &[u8]) -> Hash32 {
 /// Who signed these 32 bytes; `None` if the signature is not one, or is the malleable twin of one.
 #[must_use]
 pub fn recover_digest(digest: Hash32, signature: &Signature) -> Option<Account> {
-    let parsed = EthersSignature::try_from(signature.0.as_slice()).ok()?;
-    if parsed.s > U256::from_big_endian(&MAX_S) || !matches!(parsed.v, 27 | 28) {
+    let (rs, v) = signature.0.split_first_chunk::<64>()?;
+    let id = match v {
+        [27] => RecoveryId::Zero,
+        [28] => RecoveryId::One,
+        _ => return None,
+    };
+    if rs.get(32..)? > MAX_S.as_slice() {
         return None;
     }
-    parsed.recover(RecoveryMessage::Hash(h256(digest))).ok().map(account)
+    let parsed = RecoverableSignature::from_compact(rs, id).ok()?;
+    let key = SECP256K1.recover_ecdsa(Message::from_digest(digest.0), &parsed).ok()?.serialize_uncompressed();
+    let hash = keccak256(key.get(1..)?);
+    hash.last_chunk::<20>().copied().map(Account)
 }
 
 /// Who signed this text (EIP-191); `None` as for [`recover_digest`].
@@ -217,6 +227,8 @@ pub fn compact(signature: &Signature) -> ([u8; 32], [u8; 32]) {
 
 #[cfg(test)]
 mod tests {
+    use ethers_core::types::{RecoveryMessage, Signature as EthersSignature, U256};
+
     use super::*;
 
     fn key(byte: u8) -> Signer {
@@ -241,6 +253,31 @@ mod tests {
         twin.0[32..64].copy_from_slice(&s);
         twin.0[64] = 55 - twin.0[64];
         assert_eq!(recover_digest(digest, &twin), None);
+    }
+
+    #[test]
+    fn who_signed_is_what_another_library_says_too() {
+        for byte in 1..=40 {
+            let digest = Hash32([byte; 32]);
+            let mut signature = key(byte).sign_digest(digest).expect("signs");
+            // With a bit turned it is somebody else's, or nobody's.
+            signature.0[usize::from(byte)] ^= byte & 1;
+            let theirs = EthersSignature::try_from(signature.0.as_slice()).expect("65 bytes");
+            let theirs = theirs.recover(RecoveryMessage::Hash(h256(digest))).ok().map(account);
+            assert_eq!(recover_digest(digest, &signature), theirs, "key {byte}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_signature_are_nobodys() {
+        let digest = Hash32([9; 32]);
+        let good = key(7).sign_digest(digest).expect("signs");
+        for v in [0, 1, 26, 29, 255] {
+            let mut other = good;
+            other.0[64] = v;
+            assert_eq!(recover_digest(digest, &other), None, "v {v}");
+        }
+        assert_eq!(recover_digest(digest, &Signature([0; 65])), None);
     }
 
     #[test]

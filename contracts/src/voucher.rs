@@ -139,12 +139,12 @@ pub(crate) fn item(signed: &SignedVoucher) -> Item {
     Item { a: voucher.a(), b: voucher.b(), r, vs }
 }
 
-/// The first 160 bits of keccak256(root, digest), as the controller keeps them of the last anchor.
+/// The first 128 bits of keccak256(root, digest), as the controller keeps them of the last anchor.
 #[must_use]
-pub fn head_commitment(root: Hash32, digest: Hash32) -> [u8; 20] {
+pub fn head_commitment(root: Hash32, digest: Hash32) -> [u8; 16] {
     let hash = keccak256((H256(root.0), H256(digest.0)).encode());
-    let mut first = [0; 20];
-    first.copy_from_slice(&hash[..20]);
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash[..16]);
     first
 }
 

@@ -3,12 +3,12 @@
 
 use ethers_core::abi::AbiEncode as _;
 use ethers_core::types::U256;
-use selion_api::agent::SignedVoucher;
+use selion_api::agent::{Promise, SignedHead, SignedPromise, SignedVoucher};
 use selion_api::chain::ComponentKind;
 use selion_api::unit::TimeMs;
 use selion_api::{Account, Address, Amount, Hash32, NodeId, Signature};
 
-use crate::abi::{controller as c, token as t, vault as v};
+use crate::abi::{controller as c, court, token as t, vault as v};
 use crate::node::node_binding_digest;
 use crate::pool::Pool;
 use crate::signer::{Signer, SignerError, compact};
@@ -37,6 +37,10 @@ impl Pool {
         Call { to: self.at.token, data }
     }
 
+    fn to_court(&self, data: Vec<u8>) -> Call {
+        Call { to: self.at.court, data }
+    }
+
     // -- the token
 
     /// Makes test tokens, in base units. Development chains only.
@@ -55,6 +59,12 @@ impl Pool {
     #[must_use]
     pub fn approve_controller(&self) -> Call {
         self.to_token(t::ApproveCall { spender: h160(self.at.controller), value: U256::MAX }.encode())
+    }
+
+    /// Lets the court take its caller's bond, without end.
+    #[must_use]
+    pub fn approve_court(&self) -> Call {
+        self.to_token(t::ApproveCall { spender: h160(self.at.court), value: U256::MAX }.encode())
     }
 
     // -- the controller
@@ -130,6 +140,87 @@ impl Pool {
     #[must_use]
     pub fn anchor(&self, epoch: u32, size: u64, root: Hash32, digest: Hash32) -> Call {
         self.to_controller(c::AnchorCall { epoch, size, root: root.0, digest: digest.0 }.encode())
+    }
+
+    /// Lets an account take the authority over when it was silent for too long, or not any more.
+    #[must_use]
+    pub fn set_standby(&self, standby: Account, allowed: bool) -> Call {
+        self.to_controller(c::SetStandbyCall { standby: h160(standby), allowed }.encode())
+    }
+
+    /// Says that the authority is there, as an anchor does.
+    #[must_use]
+    pub fn renew(&self) -> Call {
+        self.to_controller(c::RenewCall.encode())
+    }
+
+    /// Takes the authority over as a standby.
+    #[must_use]
+    pub fn take_over(&self) -> Call {
+        self.to_controller(c::TakeOverCall.encode())
+    }
+
+    /// Lets `holder` use `seats` of the caller's product at once; 0 withdraws the licence.
+    #[must_use]
+    pub fn set_licence(&self, holder: Account, product: Hash32, seats: u32, until: TimeMs) -> Call {
+        let (product, until) = (product.0, until.0 / 1000);
+        self.to_controller(c::SetLicenceCall { holder: h160(holder), product, seats, until }.encode())
+    }
+
+    // -- the court
+
+    /// Puts the caller's money at stake for what the caller signs as an authority.
+    #[must_use]
+    pub fn put_bond(&self, amount: Amount) -> Call {
+        self.to_court(court::BondCall { amount: amount.0 }.encode())
+    }
+
+    /// Asks for a part of the caller's bond back.
+    #[must_use]
+    pub fn unbond_bond(&self, amount: Amount) -> Call {
+        self.to_court(court::UnbondCall { amount: amount.0 }.encode())
+    }
+
+    /// Takes what has unbonded of the caller's bond.
+    #[must_use]
+    pub fn withdraw_bond(&self, to: Address) -> Call {
+        self.to_court(court::WithdrawBondCall { to: h160(to) }.encode())
+    }
+
+    /// Takes what the court credited the caller with.
+    #[must_use]
+    pub fn collect(&self, to: Address) -> Call {
+        self.to_court(court::CollectCall { to: h160(to) }.encode())
+    }
+
+    /// Shows that one authority signed two heads of one size.
+    #[must_use]
+    pub fn prove_two_heads(&self, one: &SignedHead, other: &SignedHead) -> Call {
+        self.to_court(court::ProveTwoHeadsCall { one: abi_head(one), other: abi_head(other) }.encode())
+    }
+
+    /// Shows that a promised entry is another one in a head of the same authority: `leaf` with its RFC 9162 path.
+    #[must_use]
+    pub fn prove_broken_promise(
+        &self,
+        promise: &SignedPromise,
+        head: &SignedHead,
+        leaf: Hash32,
+        path: &[Hash32],
+    ) -> Call {
+        let (r, vs) = compact(&promise.signature);
+        let Promise { account, seq, leaf: promised, fence } = promise.promise;
+        let promised = court::SignedPromise {
+            account: h160(account),
+            seq,
+            leaf: promised.0,
+            epoch: fence.epoch,
+            term: fence.term,
+            r,
+            vs,
+        };
+        let path = path.iter().map(|hash| hash.0).collect();
+        self.to_court(court::ProveBrokenPromiseCall { promised, head: abi_head(head), leaf: leaf.0, path }.encode())
     }
 
     // -- the vault: renters
@@ -213,4 +304,11 @@ impl Pool {
         let providers = providers.iter().copied().map(h160).collect();
         self.to_vault(v::CashOutFeesCall { payee: h160(payee), providers }.encode())
     }
+}
+
+fn abi_head(signed: &SignedHead) -> court::SignedHead {
+    let (r, vs) = compact(&signed.signature);
+    let head = &signed.head;
+    let (epoch, term) = (head.fence.epoch, head.fence.term);
+    court::SignedHead { size: head.size, root: head.root.0, digest: head.digest.0, epoch, term, r, vs }
 }

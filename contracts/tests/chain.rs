@@ -44,7 +44,7 @@ fn sign(pool: &Pool, voucher: Voucher, key: &Signer, authority: &Signer) -> Sign
 
 #[tokio::test]
 async fn a_registry_is_what_its_events_say() {
-    for chain in Chain::each("a_registry_is_what_its_events_say").await {
+    for chain in Chain::every("a_registry_is_what_its_events_say").await {
         let (operator, owner, node, heir) =
             (chain.person().await, chain.person().await, Signer::random().unwrap(), chain.person().await);
         let pool = chain.pool(&operator, chain.ground(&operator).await).await;
@@ -107,7 +107,7 @@ async fn a_registry_is_what_its_events_say() {
 
 #[tokio::test]
 async fn money_in_is_money_out() {
-    for chain in Chain::each("money_in_is_money_out").await {
+    for chain in Chain::every("money_in_is_money_out").await {
         let (operator, renter, owner) = (chain.person().await, chain.person().await, chain.person().await);
         let (session, delegate) = (Signer::random().unwrap(), Signer::random().unwrap());
         let pool = chain.pool(&operator, chain.ground(&operator).await).await;
@@ -169,7 +169,7 @@ async fn money_in_is_money_out() {
 
 #[tokio::test]
 async fn two_pools_on_one_chain_never_mix() {
-    for chain in Chain::each("two_pools_on_one_chain_never_mix").await {
+    for chain in Chain::every("two_pools_on_one_chain_never_mix").await {
         let (operator, renter) = (chain.person().await, chain.person().await);
         let ground = chain.ground(&operator).await;
         let (one, other) = (chain.pool(&operator, ground).await, chain.pool(&operator, ground).await);
@@ -211,7 +211,7 @@ async fn two_pools_on_one_chain_never_mix() {
 
 #[tokio::test]
 async fn refusals_are_named_before_anything_is_sent() {
-    for chain in Chain::each("refusals_are_named_before_anything_is_sent").await {
+    for chain in Chain::every("refusals_are_named_before_anything_is_sent").await {
         let (operator, stranger) = (chain.person().await, chain.person().await);
         let ground = chain.ground(&operator).await;
         let pool = chain.pool(&operator, ground).await;
@@ -234,7 +234,7 @@ async fn refusals_are_named_before_anything_is_sent() {
 
 #[tokio::test]
 async fn an_outbox_knows_the_hash_before_it_sends_and_may_send_twice() {
-    for chain in Chain::each("an_outbox_knows_the_hash_before_it_sends_and_may_send_twice").await {
+    for chain in Chain::every("an_outbox_knows_the_hash_before_it_sends_and_may_send_twice").await {
         let operator = chain.person().await;
         let pool = chain.pool(&operator, chain.ground(&operator).await).await;
         let draft: Draft = pool.draft(&operator, pool.anchor(1, 1, Hash32::ZERO, Hash32::ZERO)).await.unwrap();
@@ -254,7 +254,7 @@ async fn an_outbox_knows_the_hash_before_it_sends_and_may_send_twice() {
 
 #[tokio::test]
 async fn a_batch_of_25_costs_no_more_gas_a_voucher_than_promised() {
-    for chain in Chain::each("a_batch_of_25_costs_no_more_gas_a_voucher_than_promised").await {
+    for chain in Chain::every("a_batch_of_25_costs_no_more_gas_a_voucher_than_promised").await {
         let (operator, owner) = (chain.person().await, chain.person().await);
         let pool = chain.pool(&operator, chain.ground(&operator).await).await;
         let mut renters = Vec::new();

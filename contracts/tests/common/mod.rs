@@ -1,32 +1,36 @@
 //! Real EVMs for the tests.
+#![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use selion_api::{Address, Amount};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
-use selion_contracts::{Pool, PoolTerms, Rpc, Signer};
+use selion_contracts::{Pool, PoolTerms, Rpc, Signer, tx};
 use selion_devchain::{Config, serve};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 /// A chain, stopped when dropped.
 pub struct Chain {
     pub rpc: Rpc,
+    url: String,
     running: Running,
 }
 
 enum Running {
     Embedded { stop: CancellationToken, _journal: tempfile::TempDir },
     Anvil(Child),
+    Geth(Child, #[expect(dead_code, reason = "removed with the test")] tempfile::TempDir),
 }
 
 impl Drop for Chain {
     fn drop(&mut self) {
         match &mut self.running {
             Running::Embedded { stop, .. } => stop.cancel(),
-            Running::Anvil(child) => {
-                child.kill().expect("anvil was running");
-                child.wait().expect("anvil ends");
+            Running::Anvil(child) | Running::Geth(child, _) => {
+                child.kill().expect("it was running");
+                child.wait().expect("it ends");
             }
         }
     }
@@ -44,6 +48,16 @@ impl Chain {
         chains
     }
 
+    /// As [`each`](Self::each) and, if `SELION_GETH` names its binary, geth. Its clock cannot be set.
+    pub async fn every(test: &str) -> Vec<Self> {
+        let mut chains = Self::each(test).await;
+        match std::env::var("SELION_GETH") {
+            Ok(geth) => chains.push(Self::geth(&geth)),
+            Err(_) => eprintln!("skipped: {test} on geth; set SELION_GETH to a geth binary"),
+        }
+        chains
+    }
+
     async fn embedded() -> Self {
         let journal = tempfile::tempdir().expect("a folder");
         let config =
@@ -53,13 +67,14 @@ impl Chain {
         let ready = move |address| tell.send(address).expect("the test waits");
         tokio::spawn(serve(config, stop.clone(), ready));
         let address = told.await.expect("the development chain starts");
-        let rpc = Rpc::new(&format!("http://{address}")).expect("a URL");
-        Self { rpc, running: Running::Embedded { stop, _journal: journal } }
+        Self::at(format!("http://{address}"), Running::Embedded { stop, _journal: journal })
     }
 
     fn anvil(binary: &str) -> Self {
         let mut child = Command::new(binary)
             .args(["--port", "0", "--slots-in-an-epoch", "1"])
+            // The embedded chain's rules: later ones have a floor for calldata (EIP-7623), which cheap calls show.
+            .args(["--hardfork", "cancun"])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("SELION_ANVIL={binary}: {error}"));
@@ -69,14 +84,60 @@ impl Chain {
             .expect("anvil says where it listens");
         // Keeps the pipe drained, so that anvil never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
-        let rpc = Rpc::new(&format!("http://{address}")).expect("a URL");
-        Self { rpc, running: Running::Anvil(child) }
+        Self::at(format!("http://{address}"), Running::Anvil(child))
+    }
+
+    fn geth(binary: &str) -> Self {
+        let home = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(binary)
+            .args(["--dev", "--nodiscover", "--ipcdisable", "--port", "0", "--authrpc.port", "0"])
+            .args(["--http", "--http.port", "0", "--datadir"])
+            .arg(home.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("SELION_GETH={binary}: {error}"));
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let started = |line: String| {
+            let (_, endpoint) = line.split_once("HTTP server started")?.1.split_once("endpoint=")?;
+            let address = endpoint.split_whitespace().next()?;
+            (!line.contains("auth=true")).then(|| address.to_owned())
+        };
+        let address = lines.find_map(|line| started(line.expect("geth writes text"))).expect("geth listens");
+        std::thread::spawn(move || lines.for_each(drop));
+        Self::at(format!("http://{address}"), Running::Geth(child, home))
+    }
+
+    fn at(url: String, running: Running) -> Self {
+        Self { rpc: Rpc::new(&url).expect("a URL"), url, running }
+    }
+
+    /// Asks what the house never asks.
+    pub async fn ask(&self, method: &str, params: Value) -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let answer = reqwest::Client::new().post(&self.url).json(&body).send().await.expect("an answer");
+        let mut answer: Value = answer.json().await.expect("JSON");
+        assert!(answer.get("error").is_none_or(Value::is_null), "{method}: {answer}");
+        answer["result"].take()
+    }
+
+    /// Gives the next block that time, in seconds.
+    pub async fn next_time(&self, at_s: u64) {
+        self.ask("evm_setNextBlockTimestamp", json!([at_s])).await;
     }
 
     /// A new account with gas.
     pub async fn person(&self) -> Signer {
         let signer = Signer::random().expect("randomness");
-        self.rpc.set_balance(signer.account(), 10u128.pow(20)).await.expect("a development chain");
+        if !matches!(self.running, Running::Geth(..)) {
+            self.rpc.set_balance(signer.account(), 10u128.pow(20)).await.expect("a development chain");
+            return signer;
+        }
+        // geth has one rich account, which it signs for.
+        let rich = self.ask("eth_accounts", json!([])).await[0].take();
+        let coins = json!({ "from": rich, "to": signer.account().to_string(), "value": "0x56bc75e2d63100000" });
+        let sent = self.ask("eth_sendTransaction", json!([coins])).await;
+        let sent = sent.as_str().and_then(|hash| hash.parse().ok()).expect("a hash");
+        tx::wait(&self.rpc, sent, tx::PATIENCE).await.expect("coins");
         signer
     }
 
@@ -109,6 +170,9 @@ pub fn terms(operator: &Signer, token: Address) -> PoolTerms {
         grace_s: 3600,
         allow_simulated: true,
         allow_unsandboxed: false,
+        penalty: Amount(1_000_000),
+        answer_delay_s: 3_600,
+        take_over_after_s: 86_400,
         metadata_cid: String::from("cid"),
     }
 }

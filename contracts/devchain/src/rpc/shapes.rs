@@ -71,6 +71,7 @@ pub(crate) fn transaction(block: &Block, mined: &Mined) -> Value {
         "nonce": quantity(tx.nonce),
         "blockHash": block.hash,
         "blockNumber": quantity(block.header.number),
+        "blockTimestamp": quantity(block.header.timestamp),
         "transactionIndex": "0x0",
         "from": tx.from,
         "to": tx.to.to(),
