@@ -44,6 +44,8 @@ pub enum Constraint {
     Slice,
     /// How many GPUs a member wants on one node. Without it: one, for each member.
     Gpus,
+    /// The licence, of which each member needs a free seat. Without it: none is needed.
+    Licence,
     /// What other leases hold, and what is kept for a booked one. Without it: an empty fleet.
     Room,
 }
@@ -69,6 +71,7 @@ impl Constraint {
             Self::Net => "net",
             Self::Slice => "slice",
             Self::Gpus => "gpus",
+            Self::Licence => "licence",
             Self::Room => "room",
         }
     }

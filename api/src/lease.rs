@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId};
+use crate::licence::Licence;
 use crate::reason::Reason;
 use crate::slice::SliceWant;
 use crate::unit::{Amount, Rate};
@@ -237,6 +238,8 @@ pub struct LeaseRequest {
     pub near_data: bool,
     /// Class of priority.
     pub priority: Priority,
+    /// Each member takes a seat of this licence, of those that the renter holds, from its grant until it is freed.
+    pub licence: Option<Licence>,
 }
 
 impl LeaseRequest {
@@ -462,6 +465,7 @@ mod tests {
             datasets: Vec::new(),
             near_data: false,
             priority: Priority::Standard,
+            licence: None,
         };
         let fault = |member| request(member).check().err().map(|(field, _)| field);
         let whole = |gpus| MemberWant { gpus, ..MemberWant::of(SliceWant::Whole) };

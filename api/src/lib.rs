@@ -14,6 +14,7 @@ pub mod chain;
 pub mod commit;
 pub mod id;
 pub mod lease;
+pub mod licence;
 pub mod reason;
 #[cfg(feature = "wire")]
 pub mod rest;
@@ -22,6 +23,7 @@ pub mod unit;
 
 pub use id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 pub use lease::{LeaseRequest, MemberWant};
+pub use licence::Licence;
 pub use reason::{Party, Reason};
 pub use slice::{GpuSpec, IsolationClass, NodeSpec, SliceWant, Slot};
 pub use unit::{Amount, Rate, TimeMs};

@@ -68,6 +68,8 @@ reasons! {
     110 NotYours "not_yours" "The lease belongs to another renter."
     111 NotLive "not_live" "The lease has ended already."
     112 NoSuchLease "no_such_lease" "The pool knows no lease of this id."
+    113 NoSeat "no_seat" "All seats of its licence that the renter holds are taken, or kept for a lease of his that is booked."
+    114 NoLicence "no_licence" "The renter's account holds no licence in force of this issuer and product with so many seats."
     201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
     202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
     203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."

@@ -13,6 +13,7 @@ use crate::effects::Entry;
 use crate::finding::{Finding, Rule};
 use crate::fleet::{Fleet, Run};
 use crate::leases::Lease;
+use crate::licences::Licences;
 use crate::line::Line;
 use crate::money::Money;
 
@@ -32,6 +33,7 @@ pub struct Checker {
     /// Active leases with members that were lost.
     pub(crate) broken: BTreeSet<LeaseId>,
     pub(crate) line: Line,
+    pub(crate) licences: Licences,
     pub(crate) money: Money,
     /// For whom room is kept, and for when.
     pub(crate) booked: Option<(LeaseId, TimeMs)>,
@@ -101,6 +103,7 @@ impl Checker {
                 for event in &block.events {
                     self.fleet.fold(event);
                     self.money.fold(event, self.delegate);
+                    self.licences.fold(event);
                 }
             }
             Input::ChainBroken { .. } => self.chain_broken = true,

@@ -21,6 +21,7 @@ mod finding;
 mod fit;
 mod fleet;
 mod leases;
+mod licences;
 mod line;
 mod money;
 mod quota;

@@ -62,8 +62,8 @@ impl Money {
             ChainEvent::Deposited { renter, amount } => *self.came.entry(*renter).or_default() += u128::from(amount.0),
             ChainEvent::Withdrawn { renter, amount } => {
                 *self.went.entry(*renter).or_default() += u128::from(amount.0);
-                let purse = self.purse(*renter);
-                purse.asked_back = purse.asked_back.saturating_sub(amount.0.into());
+                // With a withdrawal nothing is asked back any more, though claims may have left less than was.
+                self.purse(*renter).asked_back = 0;
             }
             ChainEvent::Claimed { renter, paid, .. } => {
                 *self.went.entry(*renter).or_default() += u128::from(paid.0);

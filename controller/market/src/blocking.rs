@@ -9,6 +9,7 @@ use selion_api::{LeaseId, LeaseRequest};
 
 use crate::booking;
 use crate::gang;
+use crate::licence;
 use crate::money;
 use crate::place::{Room, World};
 use crate::state::State;
@@ -22,7 +23,7 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 17] = [
+const ORDER: [Constraint; 18] = [
     Constraint::Room,
     Constraint::Slice,
     Constraint::Gpus,
@@ -40,6 +41,7 @@ const ORDER: [Constraint; 17] = [
     Constraint::Models,
     Constraint::Classes,
     Constraint::MaxRate,
+    Constraint::Licence,
 ];
 
 impl State {
@@ -47,7 +49,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 22 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 23 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -62,7 +64,7 @@ impl State {
         if work > MAX_JUDGED {
             return None;
         }
-        if booking::place_now(self, Some(id), request).is_ok() {
+        if licence::seats(self, Some(id), request).is_ok() && booking::place_now(self, Some(id), request).is_ok() {
             return Some(Blocking { now: true, constraints: Vec::new() });
         }
         // What could never fit is not helped by waiting: then room is no question.
@@ -101,12 +103,22 @@ impl State {
         Some(Shortfall { proved: none.proved, nearest: none.nearest })
     }
 
+    /// Whether the members that it needs have seats: beside those who sit, or in an `empty` fleet, where nobody does.
+    fn sits_in(&self, id: LeaseId, request: &LeaseRequest, empty: bool) -> bool {
+        let seats =
+            if empty { licence::covers(self, request, self.now) } else { licence::seats(self, Some(id), request) };
+        seats.is_ok()
+    }
+
     fn gpus(&self) -> usize {
         self.nodes.values().filter_map(|node| Some(node.spec.as_ref()?.gpus.len())).sum()
     }
 
     /// Whether a waiting lease finds a place when these constraints do not count.
     fn fits_without(&self, id: LeaseId, request: &LeaseRequest, gone: &[Constraint]) -> bool {
+        if !gone.contains(&Constraint::Licence) && !self.sits_in(id, request, gone.contains(&Constraint::Room)) {
+            return false;
+        }
         let relaxed = without(request, gone);
         let room = if gone.contains(&Constraint::Room) { Room::Empty } else { Room::Now };
         let mut world = World::new(self, &relaxed, Some(id), room);
@@ -134,6 +146,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
         Constraint::Within => request.within != Within::Pool,
         Constraint::MinNodes => request.min_nodes > 1,
         Constraint::NearData => request.near_data,
+        Constraint::Licence => request.licence.is_some(),
         Constraint::MaxLatency => request.max_latency_us.is_some(),
         Constraint::Cpu => any(|want| want.cpu_milli > 0),
         Constraint::Ram => any(|want| want.ram_bytes > 0),
@@ -144,7 +157,8 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
     }
 }
 
-/// The request without these constraints. Slice and room are not words of it: whoever searches leaves them away.
+/// The request without these constraints. Slice and room are not words of it, and a licence bounds no place:
+/// whoever searches leaves them away.
 fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
     let mut relaxed = request.clone();
     for one in gone {
@@ -154,7 +168,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
             Constraint::MaxLatency => relaxed.max_latency_us = None,
-            Constraint::Slice | Constraint::Room => {}
+            Constraint::Slice | Constraint::Room | Constraint::Licence => {}
             Constraint::Within => relaxed.within = Within::Pool,
             Constraint::Regions => relaxed.regions.clear(),
             Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),

@@ -14,6 +14,7 @@ use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 
 use crate::gang::{self, NoPlace};
 use crate::input::Policy;
+use crate::licence;
 use crate::money::{self, latest_end};
 use crate::order::is_broken;
 use crate::place::{Placed, Room, World};
@@ -171,6 +172,7 @@ pub(crate) fn taken(request: &LeaseRequest, attempt: u32, places: &[Placed]) -> 
             slot: placed.slot.clone(),
             beside: want.beside(),
             port: placed.port,
+            licence: request.licence,
         };
         Some((placed.node, held))
     });
@@ -214,7 +216,8 @@ pub(crate) fn may_book(state: &State, id: LeaseId, lease: &Lease) -> bool {
 /// Places a request now so that the booked lease still starts in time: it ends before that, or leaves enough.
 /// At first its best place is tried, then what is left when the booked places count as taken.
 ///
-/// Members that are not required get a place if it leaves the booked places free and the renter can pay for it.
+/// Members that are not required get a place if it leaves the booked places free, there is a seat of the request's licence
+/// for them, and the renter can pay for it.
 pub(crate) fn place_now(state: &State, id: Option<LeaseId>, request: &LeaseRequest) -> Result<Now, Denied> {
     let Now { mut placed, moved } = place_required(state, id, request)?;
     let required = placed.len();
@@ -223,8 +226,9 @@ pub(crate) fn place_now(state: &State, id: Option<LeaseId>, request: &LeaseReque
         let kept = binding(state, id, request).filter(late).map(|(booking, _)| &booking.places);
         let also: &[_] = moved.as_ref().or(kept).map_or(&[], Vec::as_slice);
         placed = gang::grow(World { also, placed, ..World::new(state, request, id, Room::Now) });
+        let seats = licence::free(state, id, request);
         let pays = |placed: &[Placed]| money::covers(state, request, cost(request, placed), state.now).is_ok();
-        while placed.len() > required && !pays(&placed) {
+        while placed.len() > required && (placed.len() > seats || !pays(&placed)) {
             placed.pop();
         }
     }

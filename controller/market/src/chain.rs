@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::agent::Fence;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::Refusal;
-use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
+use selion_api::{Account, Amount, LeaseId, Licence, NodeId, Reason};
 
 use crate::effect::Answer;
 use crate::ledger::Pocket;
@@ -30,6 +30,8 @@ impl Step<'_> {
         match event {
             ChainEvent::PoolOpened { .. } => self.pool_opened(event),
             ChainEvent::ComponentRegistered { owner, kind, endpoint, until } => {
+                // The contract keeps one place of each kind: a new one takes the old one's.
+                self.state.components.retain(|(who, what, _), _| (*who, *what) != (*owner, *kind));
                 self.state.components.insert((*owner, *kind, endpoint.clone()), *until);
             }
             ChainEvent::ProviderRegistered { provider, payout, stake } => {
@@ -81,11 +83,16 @@ impl Step<'_> {
             | ChainEvent::Thawed { .. }
             | ChainEvent::Withdrawn { .. }
             | ChainEvent::Claimed { .. } => self.fold_money(event),
+            ChainEvent::LicenceSet { issuer, holder, product, seats, until } => {
+                let licence = Licence { issuer: *issuer, product: *product };
+                let seating = self.state.licences.entry((licence, *holder)).or_default();
+                (seating.seats, seating.until) = (*seats, *until);
+                self.wake_up(Wake::All);
+            }
             // A renter's own key signs without us, and earnings are the provider's own affair.
             ChainEvent::KeySet { .. }
             | ChainEvent::CashedOut { .. }
             | ChainEvent::FeesCashedOut { .. }
-            | ChainEvent::LicenceSet { .. }
             | ChainEvent::StandbySet { .. }
             | ChainEvent::BondChanged { .. }
             | ChainEvent::Slashed { .. }
@@ -172,7 +179,8 @@ impl Step<'_> {
                 let left = self.leave(*renter, first, *amount);
                 let books = self.state.books.entry(*renter).or_default();
                 books.withdrawn = books.withdrawn.saturating_add(left);
-                books.thawing = books.thawing.saturating_sub(*amount);
+                // The contract forgets the rest as well, where claims left less than was asked back.
+                books.thawing = Amount::ZERO;
                 self.thaw(*renter);
             }
             ChainEvent::Claimed { provider, renter, paid, .. } => {

@@ -6,6 +6,7 @@ use selion_api::{LeaseId, NodeId, TimeMs};
 
 use crate::booking::{self, known_ends};
 use crate::gang;
+use crate::licence;
 use crate::money::latest_end;
 use crate::order::Shares;
 use crate::pass;
@@ -27,8 +28,8 @@ struct Planned {
 
 impl State {
     /// When a waiting lease is expected to start: its booking's time, or the time at which it fits if everybody in
-    /// front of it starts first and all run as long as they may. Late rather than early: room that comes free before
-    /// its time is not foreseen. It says nothing of who comes later with a smaller share or a higher class, nor of those
+    /// front of it starts first and all run as long as they may. Late rather than early: room or a seat that comes free
+    /// before its time is not foreseen. It says nothing of who comes later with a smaller share or a higher class, nor of those
     /// behind it that are served beside the booking. `None` if the lease does not wait, if no known end makes room for
     /// it, or if it would be too much work: more than 32 leases in front of it, or large gangs on a large fleet.
     #[must_use]
@@ -72,12 +73,16 @@ impl State {
         let mut ends = known_ends(self);
         ends.extend(plan.iter().map(|planned| planned.until));
         ends.push(self.now);
+        ends.retain(|at| licence::covers(self, &lease.request, *at).is_ok());
         ends.sort_unstable();
         ends.dedup();
         booking::first_fit(&ends, |at| {
             let taken =
                 plan.iter().filter(|planned| planned.until > at).flat_map(|planned| planned.places.iter().cloned());
             let taken: Vec<(NodeId, Held)> = taken.collect();
+            if !licence::seats_at(self, &lease.request, at, &taken) {
+                return None;
+            }
             let room = if at == self.now { Room::Now } else { Room::At(at) };
             let mut world = World::new(self, &lease.request, Some(id), room);
             world.also = &taken;

@@ -108,6 +108,7 @@ fn request(want: SliceWant, max_rate: Option<u64>, model: Option<&str>) -> Lease
         datasets: Vec::new(),
         near_data: false,
         priority: Priority::Standard,
+        licence: None,
     }
 }
 

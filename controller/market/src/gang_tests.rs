@@ -68,7 +68,10 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         let slot = Slot::Mig { profile: "1g".into(), start: *start, size: 1 };
         let port = 20_000 + rank;
         let gpus = vec![GpuId([id; 16])];
-        ((lease, rank), Held { renter: Account([1; 20]), attempt: 1, gpus, slot, beside: [500, 1, 0, 0], port })
+        (
+            (lease, rank),
+            Held { renter: Account([1; 20]), attempt: 1, gpus, slot, beside: [500, 1, 0, 0], port, licence: None },
+        )
     });
     Node {
         provider: Some(spec.provider),
@@ -123,6 +126,7 @@ fn request(wants: Vec<MemberWant>, within: Within, spread: u16) -> LeaseRequest 
         datasets: vec![],
         near_data: false,
         priority: Priority::Standard,
+        licence: None,
     }
 }
 

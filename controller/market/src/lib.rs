@@ -29,6 +29,7 @@ pub mod input;
 pub mod learned;
 pub mod lease;
 pub mod ledger;
+pub mod licence;
 mod link;
 mod look;
 mod money;

@@ -12,6 +12,7 @@ use crate::booking::{self, Booking, Denied};
 use crate::effect::{Effect, Grant};
 use crate::gang::{self, NoPlace};
 use crate::ledger::Pocket;
+use crate::licence;
 use crate::money;
 use crate::order::{Shares, Turn};
 use crate::place::{self, Placed, Room, World};
@@ -191,7 +192,7 @@ impl Step<'_> {
     }
 
     fn is_kept(&self, id: LeaseId) -> bool {
-        self.state.leases.get(&id).is_some_and(|lease| lease.reason == Some(Reason::KeptForBooking))
+        self.state.leases.get(&id).is_some_and(|lease| is_for_booking(lease.reason))
     }
 
     /// Why nothing at all is granted now.
@@ -243,19 +244,18 @@ impl Step<'_> {
         round.told.insert(id, told);
     }
 
-    /// The booking changed: who was told that room is kept for it is tried again.
+    /// The booking changed: who was told that room is kept for it, or may lack a seat for it, is tried again.
     fn try_kept_again(&mut self, round: &mut Round) {
         round.kept.clear();
         round.broken = self.state.to_be_repaired();
         // Who could get nothing may find room now that it is kept elsewhere, and the other way round.
         round.survey = Survey::default();
-        let is_kept = |reason: Option<Reason>| reason == Some(Reason::KeptForBooking);
         for id in &self.state.waiting {
             let Some(lease) = self.state.leases.get(id) else {
                 continue;
             };
             let told = round.told.get(id).map_or(lease.reason, |none| Some(none.reason));
-            if is_kept(told) {
+            if is_for_booking(told) {
                 round.queue.insert(Rank::of(self.state, &round.shares, *id, lease));
             }
         }
@@ -306,6 +306,7 @@ impl Step<'_> {
             return Err(plain(Reason::NoSuchLease));
         };
         let request = &lease.request;
+        licence::seats(self.state, Some(id), request).map_err(|short| plain(short.reason))?;
         let want = want(lease);
         // Who is booked is always tried: it may go where it is booked, also where the search finds nothing.
         let booked = self.state.booking.as_ref().is_some_and(|booking| booking.lease == id);
@@ -382,6 +383,7 @@ impl Step<'_> {
     /// Books the earliest known time for who finds no room now, if the booking is its own or it may take it. Before that
     /// it stops leases of lower classes or beyond quotas, if it then starts earlier; true if it did. For that the first in
     /// line within a quota may take the booking of one that is within none, for the moment that the others need to stop.
+    /// Nothing of that comes of a licence that is over by then.
     fn book(&mut self, id: LeaseId, round: &mut Round) -> bool {
         let Some(lease) = self.state.leases.get(&id).filter(|_| self.state.policy.bookings) else {
             return false;
@@ -404,7 +406,8 @@ impl Step<'_> {
             round.endless.extend(want);
             return false;
         };
-        let stops = self.preempt(id, at);
+        let stopped_by = self.at.plus(self.state.policy.ending_ms);
+        let stops = licence::covers(self.state, &lease.request, stopped_by).is_ok() && self.preempt(id, at);
         if stops {
             round.stops_pending = Some(true);
             self.book_at(id, None);
@@ -426,12 +429,18 @@ impl Step<'_> {
                     (at, places)
                 }
             };
-            let places = booking::taken(&lease.request, lease.attempt, &places);
-            Some(Booking { lease: id, at, look: self.next_look(lease, at), places })
+            self.keep(id, lease, at, &places)
         });
         if booking.is_some() {
             self.set_booking(booking);
         }
+    }
+
+    /// The booking of a lease for `at`, if its licence is in force then.
+    fn keep(&self, id: LeaseId, lease: &Lease, at: TimeMs, places: &[Placed]) -> Option<Booking> {
+        licence::covers(self.state, &lease.request, at).ok()?;
+        let places = booking::taken(&lease.request, lease.attempt, places);
+        Some(Booking { lease: id, at, look: self.next_look(lease, at), places })
     }
 
     fn next_look(&self, lease: &Lease, at: TimeMs) -> TimeMs {
@@ -446,8 +455,7 @@ impl Step<'_> {
         let lease = self.state.leases.get(&booking.lease).filter(|lease| lease.state == LeaseState::Waiting);
         let again = lease.and_then(|lease| {
             let (at, places) = booking::earliest(self.state, booking.lease, lease, Some(booking))?;
-            let places = booking::taken(&lease.request, lease.attempt, &places);
-            Some(Booking { lease: booking.lease, at, look: self.next_look(lease, at), places })
+            self.keep(booking.lease, lease, at, &places)
         });
         self.set_booking(again);
     }
@@ -546,6 +554,11 @@ pub(crate) fn member(attempt: u32, placed: &Placed) -> Member {
         outputs: None,
         away: placed.score.away,
     }
+}
+
+/// True if what is kept for a booking may be why it waits.
+fn is_for_booking(reason: Option<Reason>) -> bool {
+    matches!(reason, Some(Reason::KeptForBooking | Reason::NoSeat))
 }
 
 fn queued() -> NoPlace {

@@ -17,6 +17,7 @@ use crate::booking::{self, Now};
 use crate::effect::Effect;
 use crate::gang::{self, latency};
 use crate::input::Policy;
+use crate::licence;
 use crate::money;
 use crate::pass::member;
 use crate::place::{Placed, Room, World};
@@ -74,9 +75,12 @@ impl State {
     }
 
     /// Places for the lost members of a lease that leave a booking that binds it its time, and what they cost for the
-    /// rest of the lease, if the renter can pay that.
+    /// rest of the lease, if the renter can pay that and they have seats.
     pub(crate) fn find_repair(&self, id: LeaseId, lease: &Lease) -> Option<(Now, Amount)> {
         let expires = lease.expires()?;
+        if lease.to_place().len() > licence::free(self, Some(id), &lease.request) {
+            return None;
+        }
         let rest = LeaseRequest { duration_ms: expires.since(self.now), ..lease.request.clone() };
         let end = expires.plus(self.policy.ending_ms);
         let placed = self.beside_others(id, lease, &rest, &[])?;

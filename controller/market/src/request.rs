@@ -10,6 +10,7 @@ use crate::effect::{Answer, Effect};
 use crate::gang;
 use crate::input::RequestLease;
 use crate::lease::is_running;
+use crate::licence::{self, Seatless};
 use crate::money;
 use crate::place::{Placed, Room, World};
 use crate::state::{FirstAnswer, Lease};
@@ -48,8 +49,8 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the request can be met by this fleet at all, can be paid, and, if it may not wait, fits now. Tells what
-    /// it takes.
+    /// Whether the request can be met by this fleet at all, with the renter's licence and money, and, if it may not wait,
+    /// fits now. Tells what it takes.
     fn consider(&mut self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
         if request.check().is_err() {
             return Err(Refusal::plain(Reason::BadRequest));
@@ -63,9 +64,15 @@ impl Step<'_> {
         let places = gang::place(&mut world).map_err(no_place)?;
         let size = self.state.size_of(request, &places);
         let cheapest = cheapest(&world, places);
+        let unseated = |short: Seatless| {
+            let nearest = miss_at(&cheapest, short.reason, short.need, short.have);
+            Refusal { reason: short.reason, nearest, lease: None }
+        };
+        licence::covers(self.state, request, self.at).map_err(unseated)?;
         self.pays(request, &cheapest)?;
         self.state.learn(request, &cheapest);
         if request.wait_ms == 0 {
+            licence::seats(self.state, None, request).map_err(unseated)?;
             self.state.find(request, Room::Now);
             let now = booking::place_now(self.state, None, request).map_err(|denied| match denied {
                 Denied::Full(none) | Denied::Kept(none) | Denied::Other(none) => no_place(none),
@@ -157,13 +164,12 @@ pub(crate) fn cost(request: &LeaseRequest, places: &[Placed]) -> Amount {
 
 /// The nearest miss of a request that cannot be paid: at its first place, need and have in token base units.
 pub(crate) fn uncovered(places: &[Placed], short: money::Uncovered) -> Option<NearestMiss> {
-    places.first().map(|placed| NearestMiss {
-        node: placed.node,
-        gpu: placed.gpu(),
-        reason: Reason::PaymentRequired,
-        need: short.need,
-        have: short.have,
-    })
+    miss_at(places, Reason::PaymentRequired, short.need, short.have)
+}
+
+/// What falls short though there are places, told of the first of them.
+fn miss_at(places: &[Placed], reason: Reason, need: u64, have: u64) -> Option<NearestMiss> {
+    places.first().map(|placed| NearestMiss { node: placed.node, gpu: placed.gpu(), reason, need, have })
 }
 
 /// The cheapest place of each member by itself: no gang costs less.

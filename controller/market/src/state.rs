@@ -9,13 +9,14 @@ use selion_api::agent::{Fence, Phase};
 use selion_api::chain::ComponentKind;
 use selion_api::lease::{Beside, LeaseRequest, LeaseState, NearestMiss, Priority, Refusal};
 use selion_api::slice::{IsolationClass, NodeSpec};
-use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Reason, Slot, TimeMs};
+use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, Licence, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::booking::{self, Booking};
 use crate::finder::Finder;
 use crate::input::Policy;
 use crate::learned::Learned;
 use crate::ledger::Ledger;
+use crate::licence::Seating;
 use crate::scoring::Scoring;
 use crate::staged::Staged;
 use crate::tally::{Bundle, Tally};
@@ -43,6 +44,8 @@ pub struct State {
     pub chain_broken: bool,
     /// Services on chain by owner, kind and endpoint, with the end of each entry.
     pub components: BTreeMap<(Account, ComponentKind, String), TimeMs>,
+    /// Seats by licence and holder.
+    pub licences: BTreeMap<(Licence, Account), Seating>,
     /// Owners by account.
     pub providers: BTreeMap<Account, Provider>,
     /// Machines by id, from chain and link.
@@ -174,6 +177,8 @@ pub struct Held {
     pub beside: Beside,
     /// Port given to the member.
     pub port: u16,
+    /// Of which licence of the renter it takes a seat.
+    pub licence: Option<Licence>,
 }
 
 /// A delegated key.

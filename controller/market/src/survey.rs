@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use selion_api::{Account, LeaseId, NodeId};
 
 use crate::booking;
+use crate::licence;
 use crate::money;
 use crate::order::Shares;
 use crate::pass;
@@ -32,7 +33,8 @@ pub(crate) struct Survey {
 /// Why a lease cannot be granted now.
 enum Not {
     Room,
-    Money,
+    /// Money, or a seat of its licence: what is its renter's own affair.
+    Means,
 }
 
 impl Survey {
@@ -101,7 +103,7 @@ impl Survey {
         let lease = state.leases.get(&id)?;
         match self.fits(state, id, lease) {
             Ok(nodes) => Some(nodes),
-            Err(Not::Money) => None,
+            Err(Not::Means) => None,
             Err(Not::Room) => {
                 if let Some(short) = self.short.get_mut(dominant(totals, &lease.size)) {
                     *short = true;
@@ -113,6 +115,7 @@ impl Survey {
 
     fn fits(&mut self, state: &State, id: LeaseId, lease: &Lease) -> Result<BTreeSet<NodeId>, Not> {
         let request = &lease.request;
+        licence::seats(state, Some(id), request).map_err(|_| Not::Means)?;
         let want = pass::want(lease);
         let known = want.as_ref().and_then(|want| self.wants.get(want)).cloned();
         let placed = known.unwrap_or_else(|| {
@@ -127,7 +130,7 @@ impl Survey {
             placed
         });
         let placed = placed.ok_or(Not::Room)?;
-        money::covers(state, request, cost(request, &placed), state.now).map_err(|_| Not::Money)?;
+        money::covers(state, request, cost(request, &placed), state.now).map_err(|_| Not::Means)?;
         Ok(nodes_of(&placed))
     }
 }

@@ -112,6 +112,7 @@ impl State {
     /// Takes a slot of a node for a member of a lease; tells how much that is.
     pub(crate) fn hold(&mut self, node: NodeId, lease: LeaseId, rank: u16, held: Held) -> Bundle {
         let mut taken = Bundle::default();
+        self.sit(&held);
         self.change_node(node, Some(held.renter), |node| {
             taken = piece_of(node, &held);
             node.held.insert((lease, rank), held);
@@ -140,8 +141,9 @@ impl State {
         if held.attempt != attempt {
             return false;
         }
-        let renter = held.renter;
-        self.change_node(node, Some(renter), |node| {
+        let held = held.clone();
+        self.stand_up(&held);
+        self.change_node(node, Some(held.renter), |node| {
             node.held.remove(&key);
         });
         true

@@ -56,6 +56,9 @@ impl Entry<'_> {
             let Some(waiter) = book.leases.get(&other).filter(|_| old.next().is_none()) else {
                 continue; // what its old run still holds may bar it from a node
             };
+            if !book.may_sit_beside_booked(other, &waiter.request) {
+                continue;
+            }
             let shares =
                 self.shares.get_or_insert_with(|| Shares::of(&book.fleet, &book.leases, &book.policy, book.now));
             let size = lease.size.filter(|_| waiter.size == lease.size);
@@ -228,6 +231,7 @@ impl Entry<'_> {
         let expires = book.now.plus(lease.rest_ms(book.now));
         let end = if repair { expires.plus(book.policy.ending_ms) } else { book.latest_end(duration_ms) };
         let pays = book.money.pays(renter, cost, end);
+        let sit = book.leases.get(&gang.lease).map_or(Ok(()), |lease| book.all_sit(&lease.request));
         let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);
         let could_pay = |id: &LeaseId| payer_of(id).is_some_and(|renter| book.money.pays(renter, cost, end).is_ok());
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
@@ -242,6 +246,7 @@ impl Entry<'_> {
         self.tell(Some(gang.lease), near);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
+        self.tell(Some(gang.lease), sit);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
         for (id, need, have) in passed {
             self.tell(Some(id), Err(Broken { rule: Rule::Order, need: shown(need), have: shown(have) }));

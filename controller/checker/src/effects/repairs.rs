@@ -118,7 +118,7 @@ impl Entry<'_> {
                 && book.fleet.are_within(request.within, &nodes)
                 && book.fleet.are_near(request.max_latency_us, &nodes).is_ok()
                 && !dear;
-            let pays = book.money.pays(request.renter, cost, end).is_ok();
+            let pays = book.money.pays(request.renter, cost, end).is_ok() && book.may_sit(request, 1);
             (request.priority >= other.request.priority && !kept && fits && pays).then_some(())
         };
         book.broken.iter().find(|id| first(id).is_some()).copied()

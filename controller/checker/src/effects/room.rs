@@ -23,6 +23,9 @@ impl Entry<'_> {
         self.tell(Some(id), within(Rule::Booking, now.0, at.map_or(u64::MAX, |at| at.0)));
         let fits = at.is_none_or(|at| self.book.fits_at(id, at, None) != Some(false));
         self.tell(Some(id), holds(Rule::Booking, fits));
+        let request = self.book.leases.get(&id).map(|lease| &lease.request);
+        let seats = at.zip(request).and_then(|(at, request)| Some((self.book.seats_for(request, at)?, request)));
+        self.tell(Some(id), seats.map_or(Ok(()), |(have, request)| within(Rule::Licence, request.min_members, have)));
     }
 
     /// Who is served while room is kept for another, of a class and standing that is not below his, ends before the

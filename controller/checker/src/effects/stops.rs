@@ -12,6 +12,9 @@ impl Entry<'_> {
         let (now, least_ms) = (self.book.now, self.book.policy.min_run_ms);
         let taker = self.book.leases.get(&by).filter(|taker| taker.state == LeaseState::Waiting);
         let class = taker.map(|taker| taker.request.priority);
+        // Where its own seats are what it lacks, no room helps it.
+        let seated = taker.is_none_or(|taker| self.book.may_sit(&taker.request, taker.request.min_members.into()));
+        self.tell(Some(by), holds(Rule::Licence, seated));
         // For a lease of the same class quotas decide, beside those who were stopped for it already.
         let own = self.book.leases.get(&id).map(|lease| lease.request.priority);
         let mut gives_way = false;

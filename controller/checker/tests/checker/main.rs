@@ -16,6 +16,7 @@ mod groups;
 mod invariants;
 mod kept;
 mod latency;
+mod licences;
 mod lives;
 mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]

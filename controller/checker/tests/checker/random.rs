@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
-use selion_api::{Amount, Hash32, LeaseId, LeaseRequest, SliceWant, TimeMs};
+use selion_api::{Account, Amount, Hash32, LeaseId, LeaseRequest, Licence, SliceWant, TimeMs};
 use selion_market::{Effect, Input, Policy};
 
 use crate::pool::{
@@ -25,7 +25,10 @@ enum Op {
         needs: u16,
         gpus: u16,
         data: u8,
+        licensed: bool,
     },
+    /// Seats of renter `who`, for so long.
+    Licence(u8, u32, u64),
     Release(usize),
     Step {
         lease: usize,
@@ -54,7 +57,11 @@ fn op() -> impl Strategy<Value = Op> {
     let loss = prop::sample::select(vec![OnNodeLoss::End, OnNodeLoss::Requeue, OnNodeLoss::Repair, OnNodeLoss::Repair]);
     let ask = (1_u8..5, 0_usize..5, 1_usize..4, 0_u8..10, loss, within, 1_u16..3, 1_u16..4, 0_u8..12);
     prop_oneof![
-        10 => ask.prop_map(|(who, want, members, class, loss, within, needs, gpus, data)| Op::Ask { who, want, members, class, loss, within, needs, gpus, data }),
+        10 => (ask, any::<bool>()).prop_map(|((who, want, members, class, loss, within, needs, gpus, data), licensed)| {
+            Op::Ask { who, want, members, class, loss, within, needs, gpus, data, licensed }
+        }),
+        2 => (1_u8..5, 0_u32..5, prop_oneof![2 => Just(1_000 * HOUR), 1 => 0..2 * HOUR])
+            .prop_map(|(who, seats, lasts)| Op::Licence(who, seats, lasts)),
         3 => any::<usize>().prop_map(Op::Release),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         2 => (1_u8..4).prop_map(Op::Lost),
@@ -70,6 +77,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+const SOLVER: Licence = Licence { issuer: Account([0x15; 20]), product: Hash32([7; 32]) };
+
 fn world() -> Pool {
     let mut pool = Pool::new();
     for node in 1..4 {
@@ -77,6 +86,7 @@ fn world() -> Pool {
     }
     for who in 1..5 {
         pool.fund(renter(who), 12 * TOKEN);
+        apply(&mut pool, Op::Licence(who, 3, 1_000 * HOUR));
     }
     open(&mut pool, 1);
     pool
@@ -112,7 +122,7 @@ fn pick(pool: &Pool, at: usize, live: impl Fn(LeaseState) -> bool) -> Option<Lea
 
 fn apply(pool: &mut Pool, op: Op) {
     match op {
-        Op::Ask { who, want, members, class, loss, within, needs, gpus, data } => {
+        Op::Ask { who, want, members, class, loss, within, needs, gpus, data, licensed } => {
             let priority = match class {
                 0 => Priority::Interruptible,
                 1 => Priority::Firm,
@@ -126,8 +136,13 @@ fn apply(pool: &mut Pool, op: Op) {
             let min_members = request.min_members.min(needs);
             let (datasets, near_data) = data_of(data);
             let max_latency_us = (data % 3 == 1).then_some(1_000);
-            let request = LeaseRequest { datasets, near_data, max_latency_us, ..request };
+            let licence = licensed.then_some(SOLVER);
+            let request = LeaseRequest { datasets, near_data, max_latency_us, licence, ..request };
             pool.request(LeaseRequest { priority, on_node_loss: loss, within, min_members, ..request });
+        }
+        Op::Licence(who, seats, lasts) => {
+            let (Licence { issuer, product }, until) = (SOLVER, TimeMs(pool.now + lasts));
+            pool.block(vec![ChainEvent::LicenceSet { issuer, holder: renter(who), product, seats, until }]);
         }
         Op::Release(at) => {
             if let Some(id) = pick(pool, at, |state| state != LeaseState::Ended) {

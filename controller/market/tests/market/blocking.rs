@@ -149,6 +149,7 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
             Constraint::MaxLatency => relaxed.max_latency_us = None,
+            Constraint::Licence => relaxed.licence = None,
             Constraint::Models => relaxed.members.iter_mut().for_each(|want| want.models.clear()),
             Constraint::Node => relaxed.members.iter_mut().for_each(|want| want.node = None),
             Constraint::Cpu => relaxed.members.iter_mut().for_each(|want| want.cpu_milli = 0),

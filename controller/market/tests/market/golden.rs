@@ -10,8 +10,8 @@ use selion_api::commit::canonical;
 use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Priority, Refusal};
 use selion_api::slice::IsolationClass;
 use selion_api::{
-    Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Signature,
-    SliceWant, Slot, TimeMs,
+    Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, Licence, MemberWant, NodeId, Rate, Reason,
+    Signature, SliceWant, Slot, TimeMs,
 };
 use selion_market::{Effect, Grant, Group, Input, Pocket, Policy, RequestLease, Seat, Transfer, VoucherDue};
 
@@ -66,6 +66,7 @@ fn request() -> LeaseRequest {
         datasets: vec![Hash32([0x77; 32])],
         near_data: true,
         priority: Priority::Firm,
+        licence: Some(Licence { issuer: PROVIDER, product: Hash32([0x88; 32]) }),
     }
 }
 
@@ -105,6 +106,7 @@ fn chain_events() -> Vec<ChainEvent> {
         ChainEvent::Claimed { provider: PROVIDER, renter: RENTER, cumulative: cap, paid: cap },
         ChainEvent::CashedOut { provider: PROVIDER, amount: cap },
         ChainEvent::FeesCashedOut { amount: cap },
+        ChainEvent::LicenceSet { issuer: PROVIDER, holder: RENTER, product: Hash32([1; 32]), seats: 3, until },
     ]
 }
 

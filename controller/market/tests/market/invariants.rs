@@ -1,6 +1,6 @@
 //! What is true after every step, whatever came in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use selion_api::lease::{BESIDE, LeaseState, OnNodeLoss};
 use selion_api::slice::{GpuSpec, SliceWant};
@@ -25,6 +25,7 @@ pub fn check(state: &State) {
         assert_eq!(due, !ended, "the deadline is in the list");
         assert_eq!(state.waiting.contains(id), lease.state == LeaseState::Waiting);
     }
+    seats_are_taken_by_those_who_hold_slots(state);
     running_is_what_holds_slots(state);
     broken_leases_are_repaired_in_time(state);
     notices_are_those_of_the_places(state);
@@ -46,6 +47,19 @@ fn sums_are_those_of_the_nodes(state: &State) {
     assert_eq!((&state.tally.totals, &state.tally.held), (&counted.totals, &counted.held));
     let forgetful = state.policy.half_life_ms == 0;
     assert!(!forgetful || state.tally.past.is_empty(), "the past counts only with a half-life");
+}
+
+fn seats_are_taken_by_those_who_hold_slots(state: &State) {
+    let mut sit = BTreeMap::new();
+    for ((id, _), held) in state.nodes.values().flat_map(|node| &node.held) {
+        let asked = state.leases.get(id).map_or(held.licence, |lease| lease.request.licence);
+        assert_eq!(held.licence, asked, "a slot takes the seat that its lease names");
+        if let Some(licence) = held.licence {
+            *sit.entry((licence, held.renter)).or_insert(0) += 1;
+        }
+    }
+    let noted = state.licences.iter().filter(|(_, seating)| seating.used > 0);
+    assert_eq!(sit, noted.map(|(whose, seating)| (*whose, seating.used)).collect());
 }
 
 fn no_slot_is_in_two_leases(node: &Node) {

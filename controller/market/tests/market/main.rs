@@ -19,6 +19,7 @@ mod honest;
 mod invariants;
 mod latency;
 mod leases;
+mod licences;
 mod links;
 mod money;
 mod naive;

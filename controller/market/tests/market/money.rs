@@ -1,7 +1,7 @@
 //! What is reserved, owed, vouched for and given back.
 
 use selion_api::agent::MemberEvent;
-use selion_api::chain::ChainEvent;
+use selion_api::chain::{ChainEvent, ComponentKind};
 use selion_api::lease::LeaseState;
 use selion_api::{Amount, Reason, SliceWant, TimeMs};
 use selion_market::{Effect, Pocket, VoucherDue};
@@ -141,6 +141,34 @@ fn thawing_takes_only_what_no_lease_counts_on_and_the_rest_later() {
     pool.block(vec![ChainEvent::Withdrawn { renter: renter(1), amount: Amount(3 * TOKEN) }]);
     assert_eq!(holds(&pool, Pocket::Outside), 0);
     assert_eq!(pool.state.books[&renter(1)].withdrawn, Amount(3 * TOKEN));
+}
+
+#[test]
+fn a_withdrawal_of_less_than_was_asked_back_ends_the_asking_as_it_does_in_the_contract() {
+    let mut pool = Pool::new();
+    pool.fund(renter(1), 3 * TOKEN);
+    let (amount, ready) = (Amount(3 * TOKEN), TimeMs(pool.now));
+    pool.block(vec![ChainEvent::Thawed { renter: renter(1), amount, ready }]);
+    // A claim left two of the three.
+    let (cumulative, paid) = (Amount(TOKEN), Amount(TOKEN));
+    pool.block(vec![ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative, paid }]);
+    pool.block(vec![ChainEvent::Withdrawn { renter: renter(1), amount: Amount(2 * TOKEN) }]);
+    assert_eq!(pool.state.books[&renter(1)].thawing, Amount(0));
+    // What he pays in afterwards is free.
+    pool.block(vec![ChainEvent::Deposited { renter: renter(1), amount: Amount(TOKEN) }]);
+    assert_eq!((holds(&pool, Pocket::Free(renter(1))), holds(&pool, Pocket::Thawing(renter(1)))), (TOKEN, 0));
+}
+
+#[test]
+fn a_component_that_moves_leaves_its_old_place_as_it_does_in_the_contract() {
+    let mut pool = Pool::new();
+    let (owner, kind) = (provider(1), ComponentKind::Gateway);
+    for (endpoint, until) in [("http://a", HOUR), ("http://b", 2 * HOUR)] {
+        let until = TimeMs(pool.now + until);
+        pool.block(vec![ChainEvent::ComponentRegistered { owner, kind, endpoint: endpoint.into(), until }]);
+    }
+    let known: Vec<_> = pool.state.components.keys().map(|(.., endpoint)| endpoint.as_str()).collect();
+    assert_eq!(known, ["http://b"]);
 }
 
 #[test]

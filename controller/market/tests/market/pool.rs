@@ -140,6 +140,7 @@ pub fn ask(renter: Account, slices: &[SliceWant]) -> LeaseRequest {
         datasets: Vec::new(),
         near_data: false,
         priority: Priority::Standard,
+        licence: None,
     }
 }
 

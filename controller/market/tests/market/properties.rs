@@ -1,13 +1,13 @@
 //! Whatever happens, in whatever order: the invariants hold after every step (`Pool::enter` checks them), a replay of
 //! the log gives the same bytes, and nothing panics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
-use selion_api::{Address, Amount, Hash32, LeaseId, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
+use selion_api::{Account, Address, Amount, Hash32, LeaseId, Licence, NodeId, Rate, Reason, SliceWant, Slot, TimeMs};
 use selion_market::engine::Weighting;
 use selion_market::{Effect, Input, Policy, State, step};
 
@@ -34,6 +34,13 @@ enum Op {
         /// Datasets, and whether to be near them.
         data: (Vec<u8>, bool),
         max_latency_us: Option<u32>,
+        licensed: bool,
+    },
+    /// Seats of renter `who`, for so long.
+    Licence {
+        who: u8,
+        seats: u32,
+        lasts: u64,
     },
     Measured(u8, u32),
     Release(usize),
@@ -122,12 +129,14 @@ fn op() -> impl Strategy<Value = Op> {
             1_u16..5,
             (prop::collection::vec(0_u8..4, 0..3), any::<bool>()),
             prop::option::weighted(0.2, 1_u32..2_000),
+            any::<bool>(),
         ),
     );
     prop_oneof![
-        8 => ask.prop_map(|(who, slices, spread, patient, loss, max, key, class, (within, optional, gpus, data, max_latency_us))| Op::Ask {
-            who, slices, spread, patient, loss, max, key, class, within, optional, gpus, data, max_latency_us,
+        8 => ask.prop_map(|(who, slices, spread, patient, loss, max, key, class, (within, optional, gpus, data, max_latency_us, licensed))| Op::Ask {
+            who, slices, spread, patient, loss, max, key, class, within, optional, gpus, data, max_latency_us, licensed,
         }),
+        2 => licence(),
         3 => (0_u8..4, 1_u32..1_500).prop_map(|(node, rtt_us)| Op::Measured(node, rtt_us)),
         2 => any::<usize>().prop_map(Op::Release),
         24 => (any::<usize>(), 0_u16..3, 0..2 * HOUR).prop_map(|(lease, rank, meter)| Op::Honest { lease, rank, meter }),
@@ -144,12 +153,18 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn licence() -> impl Strategy<Value = Op> {
+    let lasts = prop_oneof![2 => Just(1_000 * HOUR), 1 => 0..2 * HOUR];
+    (1_u8..4, 0_u32..5, lasts).prop_map(|(who, seats, lasts)| Op::Licence { who, seats, lasts })
+}
+
 /// The member of a live lease that is least far.
 const BEHIND: u16 = u16::MAX;
 
 /// Gangs that are repaired, agents that get on, and nodes that come and go.
 fn repair_op() -> impl Strategy<Value = Op> {
-    let ask = (1_u8..4, 2_usize..4, 0_u16..3, 0_usize..4).prop_map(|(who, members, optional, class)| Op::Ask {
+    let ask = (1_u8..4, 2_usize..4, 0_u16..3, 0_usize..4, any::<bool>());
+    let ask = ask.prop_map(|(who, members, optional, class, licensed)| Op::Ask {
         who,
         slices: vec![SliceWant::Whole; members],
         spread: false,
@@ -163,9 +178,11 @@ fn repair_op() -> impl Strategy<Value = Op> {
         gpus: 1,
         data: (Vec::new(), false),
         max_latency_us: None,
+        licensed,
     });
     prop_oneof![
         3 => ask,
+        2 => licence(),
         60 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter)| Op::Honest { lease, rank: BEHIND, meter }),
         4 => (1_u8..4).prop_map(Op::Lost),
         8 => (1_u8..4).prop_map(Op::Link),
@@ -178,6 +195,8 @@ fn repair_op() -> impl Strategy<Value = Op> {
         1 => (0_u8..3).prop_map(Op::Reopen),
     ]
 }
+
+const SOLVER: Licence = Licence { issuer: Account([0x15; 20]), product: Hash32([7; 32]) };
 
 /// Stops come early, so that there are some.
 fn hasty() -> Policy {
@@ -192,6 +211,7 @@ fn world() -> Pool {
         machine.cpu_milli = 3_000;
         pool.node(machine);
         pool.fund(renter(node), 40 * TOKEN);
+        apply(&mut pool, Op::Licence { who: node, seats: 3, lasts: 1_000 * HOUR });
     }
     pool
 }
@@ -249,6 +269,7 @@ fn apply(pool: &mut Pool, op: Op) {
             gpus,
             data,
             max_latency_us,
+            licensed,
         } => {
             let mut request = ask(renter(who), &slices);
             for want in request.members.iter_mut().filter(|want| want.slice == SliceWant::Whole) {
@@ -257,6 +278,7 @@ fn apply(pool: &mut Pool, op: Op) {
             request.min_members = request.min_members.saturating_sub(optional).max(1);
             request.within = within;
             request.max_latency_us = max_latency_us;
+            request.licence = licensed.then_some(SOLVER);
             request.datasets = data.0.iter().map(|tag| Hash32([*tag; 32])).collect();
             request.near_data = data.1 && !data.0.is_empty();
             request.min_nodes = if spread && within != Within::Node { request.min_members } else { 1 };
@@ -272,6 +294,10 @@ fn apply(pool: &mut Pool, op: Op) {
                 request.idem = Hash32([0xee; 32]);
             }
             pool.request(request);
+        }
+        Op::Licence { who, seats, lasts } => {
+            let (Licence { issuer, product }, until) = (SOLVER, TimeMs(pool.now + lasts));
+            pool.block(vec![ChainEvent::LicenceSet { issuer, holder: renter(who), product, seats, until }]);
         }
         Op::Release(at) => {
             if let Some(id) = pick(pool, at) {
@@ -383,6 +409,37 @@ fn bills_equal_vouchers(pool: &Pool) {
     }
 }
 
+/// Seats as an outsider counts them, from blocks and effects alone: never is a member given one that is not there.
+fn nobody_sat_without_a_seat(pool: &Pool) {
+    let (mut seats, mut sitting, mut asked) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+    for ((stamp, input), outcome) in pool.log.iter().zip(&pool.outcomes) {
+        match input {
+            Input::Request(one) => _ = asked.insert(stamp.seq, one.request.clone()),
+            Input::Block(block) => seats.extend(block.events.iter().filter_map(|event| match event {
+                ChainEvent::LicenceSet { holder, seats, until, .. } => Some((*holder, (*seats as usize, *until))),
+                _ => None,
+            })),
+            _ => {}
+        }
+        for effect in &outcome.effects {
+            match effect {
+                Effect::Granted(grant) if asked[&grant.lease.seq].licence.is_some() => {
+                    let holder = grant.renter;
+                    sitting.insert((holder, grant.lease, grant.attempt, grant.member));
+                    let (seats, until) = seats[&holder];
+                    let sit = sitting.iter().filter(|(other, ..)| *other == holder).count();
+                    assert!(sit <= seats && stamp.at_ms < until, "{sit} on {seats} until {until:?} at {stamp:?}");
+                }
+                Effect::Freed { lease, attempt, member } => {
+                    let holder = asked[&lease.seq].renter;
+                    sitting.remove(&(holder, *lease, *attempt, *member));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -396,6 +453,7 @@ proptest! {
             prop_assert!(pool.state.estimate(*id).is_none_or(|at| at >= pool.state.now));
         }
         bills_equal_vouchers(&pool);
+        nobody_sat_without_a_seat(&pool);
         let again = replay(&pool);
         prop_assert_eq!(again.digest(), pool.state.digest());
         prop_assert_eq!(again, pool.state);
@@ -415,6 +473,8 @@ proptest! {
         }
         pool.pass_ms(HOUR);
         bills_equal_vouchers(&pool);
+        nobody_sat_without_a_seat(&pool);
+        prop_assert!(pool.state.licences.values().all(|seating| seating.used == 0), "all seats came back");
         // Each run of a rank has one line at most, and a lease as many tokens as its lines.
         let mut lines = BTreeMap::new();
         let mut sums: BTreeMap<LeaseId, u64> = BTreeMap::new();

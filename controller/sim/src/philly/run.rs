@@ -119,5 +119,6 @@ fn request(number: usize, job: &Job, renter: Account) -> LeaseRequest {
         datasets: Vec::new(),
         near_data: false,
         priority: job.priority,
+        licence: None,
     }
 }

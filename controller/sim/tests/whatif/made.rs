@@ -58,6 +58,7 @@ pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration
         datasets: Vec::new(),
         near_data: false,
         priority: Priority::Standard,
+        licence: None,
     }
 }
 
