@@ -9,12 +9,15 @@ use selion_api::{LeaseId, TimeMs};
 use selion_market::{Effect, Input};
 
 use crate::effects::{BillSeen, GrantSeen, Run, Seen, add_up, in_words};
-use crate::entries::{Item, Log};
+use crate::entries::Item;
 use crate::finding::Finding;
+use crate::pass::Watch;
 
-/// What is known of a run when its bill comes.
+/// Every line is the frozen ask, of all GPUs of the member together, times what was used, rounded down; what was used is at most what the node signed and
+/// what lies between the entries.
 #[derive(Default)]
-struct Books {
+pub(crate) struct Bills {
+    /// What is known of runs whose bill is to come.
     grants: BTreeMap<Run, GrantSeen>,
     active: BTreeMap<(LeaseId, u32), TimeMs>,
     /// When members that were repaired began.
@@ -23,29 +26,27 @@ struct Books {
     billed: BTreeMap<Run, u64>,
 }
 
-/// Every line is the frozen ask, of all GPUs of the member together, times what was used, rounded down; what was used is at most what the node signed and
-/// what lies between the entries.
-pub(crate) fn check(log: &Log) -> Result<String, Finding> {
-    let mut books = Books::default();
-    for item in &log.items {
+impl Watch for Bills {
+    fn take(&mut self, item: &Item) -> Result<(), Finding> {
         if let Input::Report(signed) = &item.input {
             let report = &signed.report;
             let run = (report.lease, report.attempt, report.member);
             // Only the node that was granted the member speaks for it.
-            if books.grants.get(&run).is_some_and(|grant| grant.node == report.node) {
-                let most = books.metered.entry(run).or_default();
+            if self.grants.get(&run).is_some_and(|grant| grant.node == report.node) {
+                let most = self.metered.entry(run).or_default();
                 *most = report.metered_ms.max(*most);
             }
         }
-        for leaf in &item.effects {
-            books.take(item, leaf)?;
-        }
+        item.effects.iter().try_for_each(|leaf| self.effect(item, leaf))
     }
-    Ok(format!("{} bill lines are the frozen ask times the time used, rounded down", books.billed.len()))
+
+    fn said(&self) -> String {
+        format!("{} bill lines are the frozen ask times the time used, rounded down", self.billed.len())
+    }
 }
 
-impl Books {
-    fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+impl Bills {
+    fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
                 add_up(&mut self.grants, grant);
@@ -69,6 +70,9 @@ impl Books {
             Some(Seen::Bill(bill)) => {
                 self.judge(item, &bill).map_err(|why| Finding::at(item.seq, format!("{}: {why}", in_words(leaf))))?;
                 self.billed.insert(bill.run, item.seq);
+                self.grants.remove(&bill.run);
+                self.joined.remove(&bill.run);
+                self.metered.remove(&bill.run);
             }
             None => {}
         }

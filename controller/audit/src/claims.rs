@@ -8,15 +8,18 @@ use selion_api::{Account, Amount, LeaseId, TimeMs};
 use selion_market::{Effect, Input};
 
 use crate::effects::{GrantSeen, Run, Seen, add_up};
-use crate::entries::{Item, Log};
+use crate::entries::Item;
 use crate::finding::Finding;
+use crate::pass::Watch;
 
 type Pair = (Account, Account);
 
+/// Every voucher total is what final bills come to and running use at most, no total falls, and no claim on chain is
+/// above the pair's voucher total in the log at its time.
 #[derive(Default)]
-struct Books {
-    /// Members whose bill is not final, by run.
-    open: BTreeMap<Run, GrantSeen>,
+pub(crate) struct Claims {
+    /// Members whose bill is not final, by pair and run.
+    open: BTreeMap<Pair, BTreeMap<Run, GrantSeen>>,
     active: BTreeMap<(LeaseId, u32), TimeMs>,
     /// When members that were repaired began.
     joined: BTreeMap<Run, TimeMs>,
@@ -25,28 +28,24 @@ struct Books {
     claims: u64,
 }
 
-/// Every voucher total is covered by final bills and running use, no total falls, and no claim on chain is above the
-/// pair's voucher total in the log at its time.
-pub(crate) fn check(log: &Log) -> Result<String, Finding> {
-    let mut books = Books::default();
-    for item in &log.items {
+impl Watch for Claims {
+    fn take(&mut self, item: &Item) -> Result<(), Finding> {
         if let Input::Block(block) = &item.input {
-            for event in &block.events {
-                books.claimed(item, event)?;
-            }
+            block.events.iter().try_for_each(|event| self.claimed(item, event))?;
         }
-        for leaf in &item.effects {
-            books.take(item, leaf)?;
-        }
+        item.effects.iter().try_for_each(|leaf| self.effect(item, leaf))
     }
-    Ok(format!(
-        "{} pairs of renter and provider, {} claims, none above what the log bills",
-        books.due.len(),
-        books.claims
-    ))
+
+    fn said(&self) -> String {
+        format!(
+            "{} pairs of renter and provider, {} claims, none above what the log bills",
+            self.due.len(),
+            self.claims
+        )
+    }
 }
 
-impl Books {
+impl Claims {
     fn claimed(&mut self, item: &Item, event: &ChainEvent) -> Result<(), Finding> {
         let ChainEvent::Claimed { provider, renter, cumulative, .. } = event else {
             return Ok(());
@@ -62,14 +61,16 @@ impl Books {
         Ok(())
     }
 
-    fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+    fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
-                add_up(&mut self.open, grant);
+                add_up(self.open.entry((grant.renter, grant.provider)).or_default(), grant);
             }
             Some(Seen::Bill(bill)) => {
-                self.open.remove(&bill.run);
-                let total = self.billed.entry((bill.renter, bill.provider)).or_default();
+                let pair = (bill.renter, bill.provider);
+                self.open.entry(pair).or_default().remove(&bill.run);
+                self.joined.remove(&bill.run);
+                let total = self.billed.entry(pair).or_default();
                 *total = total.saturating_add(bill.amount.0);
             }
             Some(Seen::Other(effect)) => match *effect {
@@ -102,14 +103,22 @@ impl Books {
         }
         let running: u64 = self
             .open
-            .values()
-            .filter(|grant| (grant.renter, grant.provider) == pair)
+            .get(&pair)
+            .into_iter()
+            .flat_map(BTreeMap::values)
             .map(|grant| {
                 let since = self.joined.get(&grant.run).or_else(|| self.active.get(&(grant.run.0, grant.run.1)));
                 since.map_or(0, |since| grant.rate.bill(item.at().since(*since)).0)
             })
             .fold(0, u64::saturating_add);
-        let most = self.billed.get(&pair).copied().unwrap_or_default().saturating_add(running);
+        let billed = self.billed.get(&pair).copied().unwrap_or_default();
+        if cumulative.0 < billed {
+            return Err(Finding::at(
+                item.seq,
+                format!("the voucher total of {renter} to {provider} is {cumulative}, final bills come to {billed}"),
+            ));
+        }
+        let most = billed.saturating_add(running);
         if cumulative.0 > most {
             return Err(Finding::at(
                 item.seq,

@@ -6,28 +6,39 @@ use selion_checker::Checker;
 use selion_market::{Effect, Grant, Input, Stamp};
 
 use crate::effects::{BillSeen, GrantSeen, Place, Seen};
-use crate::entries::{Item, Log};
+use crate::entries::Item;
 use crate::finding::Finding;
+use crate::pass::Watch;
 
-/// What was granted, freed, billed and paid was allowed, and nobody was passed over where that can be told.
-pub(crate) fn check(log: &Log) -> Result<String, Finding> {
-    let mut checker = Checker::new();
-    let (mut judged, mut grants) = (0_u64, 0_u64);
-    for item in &log.items {
+/// The second checker over a log: what was granted, freed, billed and paid was allowed, and nobody was passed over where
+/// that can be told.
+#[derive(Default)]
+pub(crate) struct Decisions {
+    checker: Checker,
+    judged: u64,
+    grants: u64,
+}
+
+impl Watch for Decisions {
+    fn take(&mut self, item: &Item) -> Result<(), Finding> {
         let mut effects = Vec::with_capacity(item.effects.len());
         for leaf in &item.effects {
             let seen = Seen::read(leaf);
-            let effect = seen.and_then(|seen| effect(&checker, item, seen));
+            let effect = seen.and_then(|seen| effect(&self.checker, item, seen));
             effects.push(effect.ok_or_else(|| Finding::at(item.seq, "an effect is not one of this release"))?);
         }
-        judged += effects.len() as u64;
-        grants += effects.iter().filter(|effect| matches!(effect, Effect::Granted(_))).count() as u64;
+        self.judged += effects.len() as u64;
+        self.grants += effects.iter().filter(|effect| matches!(effect, Effect::Granted(_))).count() as u64;
         let stamp = Stamp { seq: item.seq, at_ms: item.at(), fence: item.entry.fence };
-        if let Some(first) = checker.check(&stamp, &item.input, &effects).first() {
-            return Err(Finding::at(item.seq, first.to_string()));
+        match self.checker.check(&stamp, &item.input, &effects).first() {
+            Some(first) => Err(Finding::at(item.seq, first.to_string())),
+            None => Ok(()),
         }
     }
-    Ok(format!("{judged} effects, {grants} of them grants, are allowed by a second checker's own books"))
+
+    fn said(&self) -> String {
+        format!("{} effects, {} of them grants, are allowed by a second checker's own books", self.judged, self.grants)
+    }
 }
 
 /// The effect that a leaf was made from; `None` if it names no slot. A grant's leaf has no room for the name of a MIG

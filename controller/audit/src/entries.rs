@@ -58,34 +58,50 @@ impl Log {
     #[must_use]
     pub fn read(published: &[LoggedEntry]) -> Self {
         let mut items: Vec<Item> = Vec::with_capacity(published.len());
+        let mut last = None;
         for logged in published {
-            match next(items.last(), logged) {
-                Ok(item) => items.push(item),
+            match next(last, logged) {
+                Ok(item) => {
+                    last = Some(Last::of(&item));
+                    items.push(item);
+                }
                 Err(fault) => {
                     return Self { items, fault: Some(fault) };
                 }
             }
         }
-        let fault = items.is_empty().then(|| Finding::plain("the log has no entries"));
+        let fault = items.is_empty().then(|| Finding::plain(EMPTY));
         Self { items, fault }
-    }
-
-    /// The check of the form.
-    pub(crate) fn form(&self) -> Result<String, Finding> {
-        match &self.fault {
-            Some(fault) => Err(fault.clone()),
-            None => {
-                Ok(format!("{} entries in canonical form, without gaps; time and fence never fall", self.items.len()))
-            }
-        }
     }
 }
 
-fn next(last: Option<&Item>, logged: &LoggedEntry) -> Result<Item, Finding> {
+/// What is said of a log without entries.
+pub(crate) const EMPTY: &str = "the log has no entries";
+
+/// What the next entry is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    seq: u64,
+    at_ms: TimeMs,
+    fence: Fence,
+}
+
+impl Last {
+    pub(crate) fn of(item: &Item) -> Self {
+        Self { seq: item.seq, at_ms: item.entry.at_ms, fence: item.entry.fence }
+    }
+}
+
+/// Decodes the entry after `last`, or says what is wrong with it.
+pub(crate) fn next(last: Option<Last>, logged: &LoggedEntry) -> Result<Item, Finding> {
     let expected = last.map_or(0, |last| last.seq + 1);
     let wrong = |detail: String| Finding::at(expected, detail);
     if logged.seq != expected {
-        return Err(wrong(format!("entry {expected} is missing: entry {} stands in its place", logged.seq)));
+        let why = match logged.seq < expected {
+            true => format!("entry {} comes again where entry {expected} should stand", logged.seq),
+            false => format!("entry {expected} is missing: entry {} stands in its place", logged.seq),
+        };
+        return Err(wrong(why));
     }
     let bytes = hex::decode(&logged.entry).map_err(|error| wrong(format!("entry {expected} is not hex: {error}")))?;
     let entry = Entry::read(&bytes).map_err(|error| wrong(format!("entry {expected}: {error}")))?;
@@ -117,24 +133,24 @@ fn decode_effects(logged: &LoggedEntry) -> Result<Vec<Vec<u8>>, String> {
     decoded.map_err(|error| format!("an effect of entry {} is not hex: {error}", logged.seq))
 }
 
-fn check_order(last: Option<&Item>, entry: &Entry) -> Result<(), String> {
+fn check_order(last: Option<Last>, entry: &Entry) -> Result<(), String> {
     let Some(last) = last else { return Ok(()) };
     let show = |fence: Fence| format!("epoch {} term {}", fence.epoch, fence.term);
-    if entry.at_ms < last.entry.at_ms {
-        return Err(format!("time falls at entry {}: {} ms after {} ms", entry.seq, entry.at_ms.0, last.entry.at_ms.0));
+    if entry.at_ms < last.at_ms {
+        return Err(format!("time falls at entry {}: {} ms after {} ms", entry.seq, entry.at_ms.0, last.at_ms.0));
     }
-    if entry.fence < last.entry.fence {
+    if entry.fence < last.fence {
         return Err(format!(
             "the fence falls at entry {}: {} after {}",
             entry.seq,
             show(entry.fence),
-            show(last.entry.fence)
+            show(last.fence)
         ));
     }
     Ok(())
 }
 
-fn check_rules(last: Option<&Item>, entry: &Entry) -> Result<(), String> {
+fn check_rules(last: Option<Last>, entry: &Entry) -> Result<(), String> {
     if entry.rules == RULES {
         return Ok(());
     }
@@ -148,7 +164,7 @@ fn check_rules(last: Option<&Item>, entry: &Entry) -> Result<(), String> {
     ))
 }
 
-fn check_first(last: Option<&Item>, input: &Input) -> Result<(), String> {
+fn check_first(last: Option<Last>, input: &Input) -> Result<(), String> {
     match (last, input) {
         (None, Input::Rules { version, .. }) if *version == RULES => Ok(()),
         (_, Input::Rules { version, .. }) if *version != RULES => {

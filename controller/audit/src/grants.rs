@@ -1,42 +1,45 @@
 //! No slot is leased twice: a checker of its own that knows nothing of `step`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use selion_api::slice::{GpuSpec, WHOLE_PERMILLE};
 use selion_api::{GpuId, NodeId};
 use selion_market::{Effect, Input};
 
 use crate::effects::{GrantSeen, Place, Run, Seen, in_words};
-use crate::entries::{Item, Log};
+use crate::entries::Item;
 use crate::finding::Finding;
+use crate::pass::Watch;
 
-/// What is live, and what the nodes said they have.
+/// No two live grants overlap, none exceeds its GPU, and every GPU is one that its node's agent showed.
 #[derive(Default)]
-struct Fleet {
+pub(crate) struct Grants {
+    /// What the nodes said they have.
     specs: BTreeMap<(NodeId, GpuId), GpuSpec>,
     /// What a member holds, one grant for each GPU, and the entry that gave it.
     live: BTreeMap<Run, (u64, Vec<GrantSeen>)>,
+    /// Who is on a GPU.
+    on: BTreeMap<GpuId, BTreeSet<Run>>,
     grants: u64,
 }
 
-/// No two live grants overlap, none exceeds its GPU, and every GPU is one that its node's agent showed.
-pub(crate) fn check(log: &Log) -> Result<String, Finding> {
-    let mut fleet = Fleet::default();
-    for item in &log.items {
+impl Watch for Grants {
+    fn take(&mut self, item: &Item) -> Result<(), Finding> {
         if let Input::Linked { spec, .. } = &item.input {
             for gpu in &spec.gpus {
-                fleet.specs.insert((spec.node, gpu.gpu), gpu.clone());
+                self.specs.insert((spec.node, gpu.gpu), gpu.clone());
             }
         }
-        for leaf in &item.effects {
-            fleet.take(item, leaf)?;
-        }
+        item.effects.iter().try_for_each(|leaf| self.effect(item, leaf))
     }
-    Ok(format!("{} grants, never two on one placement and never more than a GPU has", fleet.grants))
+
+    fn said(&self) -> String {
+        format!("{} grants, never two on one placement and never more than a GPU has", self.grants)
+    }
 }
 
-impl Fleet {
-    fn take(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+impl Grants {
+    fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         let wrong = |detail: String| Err(Finding::at(item.seq, detail));
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
@@ -44,11 +47,12 @@ impl Fleet {
                     return wrong(format!("{}: {why}", in_words(leaf)));
                 }
                 self.grants += 1;
+                self.on.entry(grant.gpu).or_default().insert(grant.run);
                 self.live.entry(grant.run).or_insert((item.seq, Vec::new())).1.push(grant);
                 Ok(())
             }
             Some(Seen::Other(effect)) => match *effect {
-                Effect::Freed { lease, attempt, member } if self.live.remove(&(lease, attempt, member)).is_none() => {
+                Effect::Freed { lease, attempt, member } if !self.free((lease, attempt, member)) => {
                     wrong(format!("{lease} attempt {attempt} member {member} is freed, but holds nothing"))
                 }
                 _ => Ok(()),
@@ -58,6 +62,17 @@ impl Fleet {
         }
     }
 
+    /// Takes a member off its GPUs. False if it holds none.
+    fn free(&mut self, run: Run) -> bool {
+        let Some((_, grants)) = self.live.remove(&run) else {
+            return false;
+        };
+        for grant in grants {
+            self.on.entry(grant.gpu).or_default().remove(&run);
+        }
+        true
+    }
+
     fn judge(&self, entry: u64, grant: &GrantSeen) -> Result<(), String> {
         let Some(spec) = self.specs.get(&(grant.node, grant.gpu)) else {
             return Err("its node never showed that GPU".into());
@@ -65,7 +80,9 @@ impl Fleet {
         if let Some((given, own)) = self.live.get(&grant.run) {
             self.belongs(entry == *given, own, grant, spec)?;
         }
-        let here = self.live.values().flat_map(|(_, grants)| grants).filter(|other| other.gpu == grant.gpu);
+        let runs = self.on.get(&grant.gpu).into_iter().flatten();
+        let here = runs.filter_map(|run| self.live.get(run)).flat_map(|(_, grants)| grants);
+        let here = here.filter(|other| other.gpu == grant.gpu);
         let (mut permille, mut bytes) = (0_u64, 0_u64);
         for other in here {
             if overlap(grant.place, other.place) {
@@ -81,7 +98,7 @@ impl Fleet {
     }
 }
 
-impl Fleet {
+impl Grants {
     /// Whether a member may have one more GPU beside those that it has.
     fn belongs(&self, at_once: bool, own: &[GrantSeen], grant: &GrantSeen, spec: &GpuSpec) -> Result<(), String> {
         if !at_once || grant.place != Place::Whole || own.iter().any(|other| other.place != Place::Whole) {

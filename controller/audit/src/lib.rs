@@ -5,26 +5,38 @@
 //! one [`Report`].
 
 mod bills;
+mod cache;
 mod chain;
 mod claims;
 mod decisions;
 mod effects;
 mod entries;
+pub mod evidence;
 mod finding;
 mod grants;
 mod heads;
+mod pass;
+mod progress;
+mod promise;
 mod proof;
 pub mod rehearse;
 mod replay;
 mod report;
 mod run;
 mod signatures;
+mod signed;
 mod source;
+mod spine;
+mod tiles;
 
 pub use entries::{Item, Log};
 pub use finding::{Check, Finding};
 pub use heads::Anchor;
+pub use progress::Progress;
+pub use promise::{KeptPromise, read_promises};
 pub use proof::{Proof, ProofError, Proven, ProvenEffect, ProvenEntry};
-pub use report::{NOT_PROVED, Report, Unsigned};
-pub use run::{AuditError, LogSource, Options, audit, check_log};
+pub use report::{NOT_PROVED, Report, Unsigned, VERSION};
+pub use run::{AuditError, LogSource, Options, audit, check_file, check_from_anchor, check_log};
+pub use signed::{ReportError, SignedReport};
 pub use source::{SourceError, fetch};
+pub use tiles::{Mirrored, TileSource, Tiles, TilesError, mirror, read_tiles};

@@ -11,7 +11,7 @@ use selion_market::Input;
 use crate::effects::{Seen, in_words};
 use crate::entries::Log;
 use crate::finding::Finding;
-use crate::heads;
+use crate::spine::Spine;
 
 /// The request of a lease, its grants and its bills, as far as the newest head of a log covers them.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -194,8 +194,8 @@ impl ProvenEntry {
 }
 
 /// The log holds all that its authority proved to parties before.
-pub(crate) fn check(log: &Log, pool: &PoolId, roots: &[Hash32], proofs: &[Proof]) -> Result<String, Finding> {
-    let authorities = heads::authorities(log);
+pub(crate) fn check(spine: &Spine, pool: &PoolId, proofs: &[Proof]) -> Result<String, Finding> {
+    let Spine { authorities, roots, leaves, .. } = spine;
     for proof in proofs {
         let lease = proof.lease;
         let shown = proof.verify().map_err(|error| Finding::plain(format!("{lease}: {error}")))?;
@@ -213,8 +213,8 @@ pub(crate) fn check(log: &Log, pool: &PoolId, roots: &[Hash32], proofs: &[Proof]
         }
         let differs = |proven: &&ProvenEntry| {
             proven.read().is_ok_and(|entry| {
-                let here = usize::try_from(entry.seq).ok().and_then(|at| log.items.get(at));
-                here.is_none_or(|item| item.entry != entry)
+                let here = usize::try_from(entry.seq).ok().and_then(|at| leaves.get(at));
+                here != Some(&entry.leaf())
             })
         };
         let first = proof.entries.iter().find(differs).and_then(|proven| proven.read().ok());

@@ -9,6 +9,9 @@ use crate::finding::Check;
 /// Where the documentation says what no audit of this kind can prove.
 pub const NOT_PROVED: &str = "docs/NOT-PROVED.md";
 
+/// The release that audits.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Inputs of parties, and how many of them nobody signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unsigned {
@@ -33,10 +36,14 @@ pub struct Report {
     pub ok: bool,
     /// The pool that was audited.
     pub pool: PoolId,
+    /// Release of the auditor.
+    pub version: String,
     /// Every check, in order.
     pub checks: Vec<Check>,
     /// Entries in the log.
     pub entries: u64,
+    /// The first entry that was judged; those before it were trusted, and replayed only.
+    pub judged_from: u64,
     /// Root over all of them.
     pub root: Hash32,
     /// The newest head that the authority signed.
@@ -45,6 +52,10 @@ pub struct Report {
     pub anchored_size: u64,
     /// The final block up to which the chain was read.
     pub block: Option<u64>,
+    /// Its hash.
+    pub block_hash: Option<Hash32>,
+    /// The chain's nodes that were asked: scheme, host and port.
+    pub rpcs: Vec<String>,
     /// Inputs of parties without a signature.
     pub signatures: Unsigned,
     /// Their share in millionths.

@@ -1,28 +1,32 @@
 //! An audit from end to end.
 
-use std::path::PathBuf;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::Address;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
 use selion_contracts::{Pool, PoolError, Rpc, RpcError};
-use selion_market::Input;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Instant;
 
-use crate::chain::{self, Facts};
-use crate::entries::Log;
+use crate::chain::{self, Facts, agree};
 use crate::finding::Check;
-use crate::heads::{self, Anchor};
-use crate::proof::{self, Proof};
-use crate::report::{NOT_PROVED, Report, Unsigned};
-use crate::source::{self, SourceError};
-use crate::{bills, claims, decisions, grants, replay, signatures};
+use crate::heads::Anchor;
+use crate::pass::{Brief, PIECE, Passed, examine};
+use crate::progress::Progress;
+use crate::promise::KeptPromise;
+use crate::proof::Proof;
+use crate::report::Report;
+use crate::source::{Feed, Lines, SourceError, block_of, fetch};
 
-/// How long a controller may be behind the chain's last final block before that is a finding.
-const CATCH_UP: Duration = Duration::from_secs(15);
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How often chain and log are read again because the chain moved on meanwhile.
+/// How often the chain is read again because it moved on meanwhile.
 const ATTEMPTS: u32 = 8;
+/// Pages that wait to be looked at.
+const PAGES: usize = 4;
 
 /// Where the log is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,19 +35,51 @@ pub enum LogSource {
     Url(String),
     /// A file with one published entry a line, as JSON.
     File(PathBuf),
+    /// A folder of static files.
+    Folder(PathBuf),
+    /// Static files below a URL: of a controller, or of a folder behind any web server.
+    Static(String),
 }
 
 /// What to audit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// JSON-RPC of the chain.
-    pub rpc: String,
+    /// JSON-RPC of the chain. The first is the one whose answers the log is compared with; all have to agree.
+    pub rpcs: Vec<String>,
     /// The pool's Controller contract.
     pub pool: Address,
     /// The log.
     pub log: LogSource,
     /// What parties keep of it.
     pub proofs: Vec<Proof>,
+    /// What parties were promised.
+    pub promises: Vec<KeptPromise>,
+    /// Entries that an anchor covers and that are trusted, as they were audited before; 0: none.
+    pub from: u64,
+    /// A folder in which pages of a controller's log are kept, and those that were kept are found.
+    pub cache: Option<PathBuf>,
+    /// How long a controller or a node of the chain may be behind the last final block before that is told.
+    pub patience: Duration,
+    /// Told how far the audit is.
+    pub progress: Arc<Progress>,
+}
+
+impl Options {
+    /// Of this pool by this node of the chain: everything judged, nothing kept, 15 s for who is behind.
+    #[must_use]
+    pub fn new(rpc: String, pool: Address, log: LogSource) -> Self {
+        Self {
+            rpcs: vec![rpc],
+            pool,
+            log,
+            proofs: Vec::new(),
+            promises: Vec::new(),
+            from: 0,
+            cache: None,
+            patience: Duration::from_secs(15),
+            progress: Arc::default(),
+        }
+    }
 }
 
 /// Why there is no report.
@@ -58,6 +94,20 @@ pub enum AuditError {
     /// The log could not be had.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// Nowhere to ask.
+    #[error("no RPC of the chain is named")]
+    NoRpc,
+    /// Nothing on chain says what the log was at that size.
+    #[error("no anchor covers {asked} entries{}", nearest.map_or_else(String::new, |size| format!(", the nearest covers {size}")))]
+    NoAnchor {
+        /// Entries that were to be trusted.
+        asked: u64,
+        /// The size of the nearest anchor.
+        nearest: Option<u64>,
+    },
+    /// The work was stopped.
+    #[error("the audit was stopped: {0}")]
+    Stopped(#[from] tokio::task::JoinError),
 }
 
 /// Audits a pool from the chain and the log alone.
@@ -66,110 +116,217 @@ pub enum AuditError {
 ///
 /// [`AuditError`] if chain or log cannot be read; what is wrong *in* them is in the report.
 pub async fn audit(options: &Options) -> Result<Report, AuditError> {
-    let pool = Pool::open(Rpc::new(&options.rpc)?, options.pool).await?;
+    let rpcs = options.rpcs.iter().map(|url| Rpc::new(url)).collect::<Result<Vec<Rpc>, RpcError>>()?;
+    let first = rpcs.first().ok_or(AuditError::NoRpc)?;
+    let pool = Pool::open(first.clone(), options.pool).await?;
     let id = PoolId { chain_id: pool.chain_id, controller: options.pool };
-    let mut attempt = 1;
-    let (log, facts, on_chain) = loop {
-        let (log, facts) = gather(&pool, &options.log).await?;
-        match chain::check(&pool, &facts, &log).await {
-            Ok(checks) => break (log, facts, checks),
-            // A node without old state may only be asked about its head, and a block came meanwhile.
-            Err(PoolError::Rpc(RpcError::Refused { .. })) if attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error.into()),
-        }
+    let mut log = Source::open(options, &id).await?;
+    let (facts, on_chain) = read_chain(&pool, log.first_block).await?;
+    let agreed = agree::check(&pool, &facts, &rpcs, (log.first_block, options.patience)).await?;
+    let anchors = facts.anchors();
+    check_from(options.from, &anchors)?;
+    let brief = Brief {
+        pool: id,
+        anchors,
+        proofs: options.proofs.clone(),
+        promises: options.promises.clone(),
+        from: options.from,
+        progress: Arc::clone(&options.progress),
     };
-    let mut report = check_read(&id, &log, &facts.anchors(), &options.proofs);
+    let due = (facts.blocks.keys().next_back().copied(), options.patience);
+    let Passed { mut report, spine } = log.pass(brief, due).await?;
+    report.checks.push(agreed);
+    report.checks.push(Check::of("chain_blocks_in_log", chain::blocks_match(&facts, &spine.blocks)));
     report.checks.extend(on_chain);
     report.ok = report.checks.iter().all(|check| check.ok);
-    report.block = Some(facts.last);
+    (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
+    report.rpcs = rpcs.iter().map(|rpc| rpc.node().to_owned()).collect();
     Ok(report)
 }
 
-/// The log and the chain. A live log must come to hold what was final when the chain was read.
-async fn gather(pool: &Pool, source: &LogSource) -> Result<(Log, Facts), AuditError> {
-    match source {
-        LogSource::File(path) => {
-            let log = Log::read(&source::from_file(path)?);
-            let facts = Facts::read(pool, first_block(&log)).await?;
-            Ok((log, facts))
+/// The pool's events, and the checks of what its contracts answer.
+async fn read_chain(pool: &Pool, first: Option<u64>) -> Result<(Facts, Vec<Check>), PoolError> {
+    let mut attempt = 1;
+    loop {
+        let facts = Facts::read(pool, first).await?;
+        match chain::check(pool, &facts).await {
+            Ok(checks) => return Ok((facts, checks)),
+            // A node without old state may only be asked about its head, and a block came meanwhile.
+            Err(PoolError::Rpc(RpcError::Refused { .. })) if attempt < ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
         }
-        LogSource::Url(url) => live(pool, url).await,
     }
 }
 
-async fn live(pool: &Pool, url: &str) -> Result<(Log, Facts), AuditError> {
-    let http = reqwest::Client::new();
-    let mut published = Vec::new();
-    source::extend_from_url(&http, url, &mut published).await?;
-    let facts = Facts::read(pool, first_block(&Log::read(&published))).await?;
-    let until = tokio::time::Instant::now() + CATCH_UP;
+/// Only what an anchor covers can be trusted: without one nothing says which log was audited before.
+fn check_from(asked: u64, anchors: &[Anchor]) -> Result<(), AuditError> {
+    if asked == 0 || anchors.iter().any(|anchor| anchor.size == asked) {
+        return Ok(());
+    }
+    let nearest = anchors.iter().map(|anchor| anchor.size).min_by_key(|size| size.abs_diff(asked));
+    Err(AuditError::NoAnchor { asked, nearest })
+}
+
+/// A log whose first block is known, and that is read once from its beginning.
+struct Source {
+    from: From,
+    first_block: Option<u64>,
+}
+
+enum From {
+    File(PathBuf),
+    /// Static files, read.
+    Files(Vec<LoggedEntry>),
+    /// A controller, and the pages that were read to find the first block.
+    Url(Box<Feed>, Vec<Vec<LoggedEntry>>),
+}
+
+impl Source {
+    async fn open(options: &Options, pool: &PoolId) -> Result<Self, SourceError> {
+        match &options.log {
+            LogSource::File(path) => {
+                let first_block = Lines::open(path)?.first_block()?;
+                Ok(Self { from: From::File(path.clone()), first_block })
+            }
+            LogSource::Url(url) => {
+                let mut feed = Feed::open(url, options.cache.as_deref(), pool)?;
+                let (mut read, mut first_block) = (Vec::new(), None);
+                while first_block.is_none()
+                    && let Some(page) = feed.next().await?
+                {
+                    first_block = page.iter().find_map(block_of);
+                    read.push(page);
+                }
+                Ok(Self { from: From::Url(Box::new(feed), read), first_block })
+            }
+            LogSource::Folder(_) | LogSource::Static(_) => {
+                let entries = fetch(&options.log).await?;
+                let first_block = entries.iter().find_map(block_of);
+                Ok(Self { from: From::Files(entries), first_block })
+            }
+        }
+    }
+
+    /// Looks at every entry.
+    async fn pass(&mut self, brief: Brief, due: Due) -> Result<Passed, AuditError> {
+        match &mut self.from {
+            From::File(path) => {
+                let lines = Lines::open(path)?;
+                Ok(tokio::task::spawn_blocking(move || examine(lines, &brief)).await??)
+            }
+            From::Files(entries) => {
+                let entries = std::mem::take(entries);
+                let examined = tokio::task::spawn_blocking(move || {
+                    let Ok(passed) = examine(pieces(&entries), &brief);
+                    passed
+                });
+                Ok(examined.await?)
+            }
+            From::Url(feed, read) => {
+                let (to, pages) = channel(PAGES);
+                let pass = tokio::task::spawn_blocking(move || examine(Pages(pages), &brief));
+                let fed = pour(feed, std::mem::take(read), due, to).await;
+                let passed = pass.await?;
+                fed?;
+                Ok(passed?)
+            }
+        }
+    }
+}
+
+/// Pages as they come.
+struct Pages(Receiver<Vec<LoggedEntry>>);
+
+impl Iterator for Pages {
+    type Item = Result<Vec<LoggedEntry>, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.blocking_recv().map(Ok)
+    }
+}
+
+/// The block that was final when the chain was read, which a live log must come to hold; and how long it has for that.
+type Due = (Option<u64>, Duration);
+
+/// Hands over all pages, until the log holds the block that is due or has had its time. A pass that has seen enough takes no more.
+async fn pour(
+    feed: &mut Feed,
+    read: Vec<Vec<LoggedEntry>>,
+    (last, patience): Due,
+    to: Sender<Vec<LoggedEntry>>,
+) -> Result<(), SourceError> {
+    let mut newest = None;
+    let mut until = None;
+    let mut read = read.into_iter();
     loop {
-        let log = Log::read(&published);
-        let behind = log.fault.is_none() && facts.blocks.keys().last() > last_block(&log).as_ref();
-        if !behind || tokio::time::Instant::now() >= until {
-            return Ok((log, facts));
+        let page = match read.next() {
+            Some(page) => Some(page),
+            None => feed.next().await?,
+        };
+        if let Some(page) = page {
+            newest = page.iter().filter_map(block_of).next_back().or(newest);
+            if to.send(page).await.is_err() {
+                return Ok(());
+            }
+            continue;
+        }
+        let until = *until.get_or_insert_with(|| Instant::now() + patience);
+        if newest >= last || Instant::now() >= until || to.is_closed() {
+            return Ok(());
         }
         tokio::time::sleep(ASK_AGAIN).await;
-        source::extend_from_url(&http, url, &mut published).await?;
     }
-}
-
-fn blocks(log: &Log) -> impl DoubleEndedIterator<Item = u64> {
-    log.items.iter().filter_map(|item| match &item.input {
-        Input::Block(block) => Some(block.number),
-        _ => None,
-    })
-}
-
-fn first_block(log: &Log) -> Option<u64> {
-    blocks(log).next()
-}
-
-fn last_block(log: &Log) -> Option<u64> {
-    blocks(log).next_back()
 }
 
 /// The checks that need the published entries only. `anchors` are the heads on chain, `proofs` what parties keep, as far
 /// as they are at hand.
 #[must_use]
 pub fn check_log(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof]) -> Report {
-    check_read(pool, &Log::read(published), anchors, proofs)
+    check_from_anchor(pool, published, anchors, proofs, 0)
 }
 
-fn check_read(pool: &PoolId, log: &Log, anchors: &[Anchor], proofs: &[Proof]) -> Report {
-    let roots = heads::roots(log);
-    let replayed = replay::replay(log, anchors);
-    // What could not be read was not replayed either: the readable part alone is never called identical.
-    let replayed_all = replayed.effects.and_then(|said| match &log.fault {
-        Some(fault) => Err(fault.clone()),
-        None => Ok(said),
-    });
-    let (signed, share) = signatures::check(log, pool);
-    let checks = vec![
-        Check::of("entries_canonical", log.form()),
-        Check::of("heads_signed", heads::check_heads(log, pool, &roots)),
-        Check::of("anchors_match", heads::check_anchors(anchors, &roots)),
-        Check::of("proofs_kept", proof::check(log, pool, &roots, proofs)),
-        Check::of("replay_identical", replayed_all),
-        Check::of("state_digests", replayed.digests),
-        Check::of("decisions_checked", decisions::check(log)),
-        Check::of("no_slot_twice", grants::check(log)),
-        Check::of("bills_recomputed", bills::check(log)),
-        Check::of("claims_covered", claims::check(log)),
-        Check::of("signatures", signed),
-    ];
-    let newest = log.items.iter().rev().find_map(|item| item.head);
-    Report {
-        ok: checks.iter().all(|check| check.ok),
-        pool: *pool,
-        checks,
-        entries: log.items.len() as u64,
-        root: roots.last().copied().unwrap_or_default(),
-        newest_head: newest.map(|signed| signed.head),
-        anchored_size: anchors.iter().map(|anchor| anchor.size).max().unwrap_or(0),
-        block: None,
-        signatures: share,
-        unsigned_share_ppm: Unsigned::ppm(share),
-        not_proved: NOT_PROVED.into(),
-    }
+/// As [`check_log`], for a file with one published entry a line, of which little is in memory at a time.
+///
+/// # Errors
+///
+/// [`SourceError`] if the file cannot be read.
+pub fn check_file(pool: &PoolId, path: &Path) -> Result<Report, SourceError> {
+    let brief = brief(pool, &[], &[], 0);
+    examine(Lines::open(path)?, &brief).map(|passed| passed.report)
+}
+
+/// As [`check_log`]; entries before `from` were judged before and are replayed only.
+#[must_use]
+pub fn check_from_anchor(
+    pool: &PoolId,
+    published: &[LoggedEntry],
+    anchors: &[Anchor],
+    proofs: &[Proof],
+    from: u64,
+) -> Report {
+    passed(pool, published, anchors, proofs, from).report
+}
+
+/// As [`check_log`], with a chain that is told: what its blocks say is compared with the log as well.
+pub(crate) fn check_told(pool: &PoolId, published: &[LoggedEntry], facts: &Facts) -> Report {
+    let Passed { mut report, spine } = passed(pool, published, &[], &[], 0);
+    report.checks.push(Check::of("chain_blocks_in_log", chain::blocks_match(facts, &spine.blocks)));
+    report.checks.push(Check::of("money_conserved", chain::money::check_books(facts)));
+    report.ok = report.checks.iter().all(|check| check.ok);
+    report
+}
+
+fn brief(pool: &PoolId, anchors: &[Anchor], proofs: &[Proof], from: u64) -> Brief {
+    let (anchors, proofs, promises) = (anchors.into(), proofs.into(), Vec::new());
+    Brief { pool: *pool, anchors, proofs, promises, from, progress: Arc::default() }
+}
+
+fn passed(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof], from: u64) -> Passed {
+    let brief = brief(pool, anchors, proofs, from);
+    let Ok(passed) = examine(pieces(published), &brief);
+    passed
+}
+
+fn pieces(published: &[LoggedEntry]) -> impl Iterator<Item = Result<Vec<LoggedEntry>, Infallible>> {
+    published.chunks(PIECE).map(|piece| Ok(piece.to_vec()))
 }

@@ -1,10 +1,17 @@
 //! Where the log comes from.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use selion_api::commit::PoolId;
 use selion_api::rest::{EntryPage, LoggedEntry};
+use selion_log::Entry;
 
+use crate::cache::Cache;
+use crate::pass::PIECE;
 use crate::run::LogSource;
+use crate::tiles::{TileSource, TilesError, read_tiles};
 
 /// Why the log could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +42,27 @@ pub enum SourceError {
         /// Cause.
         source: reqwest::Error,
     },
+    /// The controller answered with entries that were not asked for.
+    #[error("log of {url}: entry {asked} was asked for, entry {came} came; its log cannot be read in order")]
+    Order {
+        /// Which controller.
+        url: String,
+        /// The entry that comes next.
+        asked: u64,
+        /// What came in its place.
+        came: u64,
+    },
+    /// A page that was kept is not what it was.
+    #[error("{}: the page from byte {at} on was changed since it was fetched; delete the folder to fetch the log anew", path.display())]
+    Cache {
+        /// Which file.
+        path: PathBuf,
+        /// Where the page begins.
+        at: u64,
+    },
+    /// Static files do not give a log.
+    #[error(transparent)]
+    Tiles(#[from] TilesError),
 }
 
 /// Entries a request.
@@ -46,51 +74,150 @@ const PAGE: u64 = 1000;
 ///
 /// [`SourceError`] if it cannot be had.
 pub async fn fetch(source: &LogSource) -> Result<Vec<LoggedEntry>, SourceError> {
+    let mut entries = Vec::new();
     match source {
-        LogSource::File(path) => from_file(path),
         LogSource::Url(url) => {
-            let mut entries = Vec::new();
-            extend_from_url(&reqwest::Client::new(), url, &mut entries).await?;
-            Ok(entries)
+            let mut feed = Feed::new(url, None);
+            while let Some(page) = feed.next().await? {
+                entries.extend(page);
+            }
         }
+        LogSource::File(path) => {
+            for piece in Lines::open(path)? {
+                entries.extend(piece?);
+            }
+        }
+        LogSource::Folder(path) => return Ok(read_tiles(TileSource::Dir(path.clone())).await?),
+        LogSource::Static(url) => return Ok(read_tiles(TileSource::at_url(url).await?).await?),
+    }
+    Ok(entries)
+}
+
+/// The number of the chain's block that an entry brings, if it brings one.
+pub(crate) fn block_of(logged: &LoggedEntry) -> Option<u64> {
+    /// First byte of the input: [`Input::Block`](selion_market::Input::Block). The number comes next.
+    const BLOCK: u8 = 2;
+    let entry: Entry = borsh::from_slice(&hex::decode(&logged.entry).ok()?).ok()?;
+    let (kind, rest) = entry.input.split_first()?;
+    (*kind == BLOCK).then_some(u64::from_le_bytes(*rest.first_chunk()?))
+}
+
+/// A file of JSON lines, in pieces.
+pub(crate) struct Lines {
+    path: PathBuf,
+    file: BufReader<File>,
+    line: usize,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    pub(crate) fn open(path: &Path) -> Result<Self, SourceError> {
+        let failed = |source| SourceError::File { path: path.into(), source };
+        let file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failed)?);
+        Ok(Self { path: path.into(), file, line: 0, buffer: Vec::new() })
+    }
+
+    fn next_entry(&mut self) -> Result<Option<LoggedEntry>, SourceError> {
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            let read = self.file.read_until(b'\n', &mut self.buffer);
+            let read = read.map_err(|source| SourceError::File { path: self.path.clone(), source })?;
+            let line = self.buffer.trim_ascii();
+            if read == 0 {
+                return Ok(None);
+            }
+            if !line.is_empty() {
+                let wrong = |source| SourceError::Line { path: self.path.clone(), line: self.line, source };
+                return serde_json::from_slice(line).map(Some).map_err(wrong);
+            }
+        }
+    }
+
+    /// The first block of the chain in the log, if it has any.
+    pub(crate) fn first_block(mut self) -> Result<Option<u64>, SourceError> {
+        while let Some(entry) = self.next_entry()? {
+            if let Some(number) = block_of(&entry) {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
     }
 }
 
-/// All entries of a file of JSON lines.
-pub(crate) fn from_file(path: &Path) -> Result<Vec<LoggedEntry>, SourceError> {
-    let text = std::fs::read_to_string(path).map_err(|source| SourceError::File { path: path.into(), source })?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
-    lines
-        .map(|(at, line)| {
-            serde_json::from_str(line).map_err(|source| SourceError::Line { path: path.into(), line: at + 1, source })
-        })
-        .collect()
+impl Iterator for Lines {
+    type Item = Result<Vec<LoggedEntry>, SourceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut piece = Vec::with_capacity(PIECE);
+        while piece.len() < PIECE {
+            match self.next_entry() {
+                Ok(Some(entry)) => piece.push(entry),
+                Ok(None) => break,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        (!piece.is_empty()).then_some(Ok(piece))
+    }
 }
 
-/// Adds the entries of a controller that are not in `entries` yet.
-pub(crate) async fn extend_from_url(
-    http: &reqwest::Client,
-    url: &str,
-    entries: &mut Vec<LoggedEntry>,
-) -> Result<(), SourceError> {
-    let failed = |source: reqwest::Error| SourceError::Http { url: url.into(), source };
-    loop {
-        let from = entries.len();
-        let page = format!("{}/v1/log/entries?from={from}&limit={PAGE}", url.trim_end_matches('/'));
-        let answer = http.get(page).send().await.map_err(failed)?;
-        let answer = answer.error_for_status().map_err(failed)?;
-        let EntryPage { entries: more, next } = answer.json().await.map_err(failed)?;
-        let none = more.is_empty();
-        entries.extend(more);
-        if none || next.is_none() {
-            return Ok(());
+/// A controller's log, page by page: first those that were kept.
+pub(crate) struct Feed {
+    http: reqwest::Client,
+    url: String,
+    cache: Option<Cache>,
+    /// The entry that comes next.
+    at: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(url: &str, cache: Option<Cache>) -> Self {
+        Self { http: reqwest::Client::new(), url: url.trim_end_matches('/').into(), cache, at: 0 }
+    }
+
+    /// With the pages of that pool that are in the folder, if one is named.
+    pub(crate) fn open(url: &str, cache: Option<&Path>, pool: &PoolId) -> Result<Self, SourceError> {
+        let cache = cache.map(|dir| Cache::open(dir, pool)).transpose()?;
+        Ok(Self::new(url, cache))
+    }
+
+    /// The next entries; `None` if there are no more for now.
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<LoggedEntry>>, SourceError> {
+        if let Some(page) = self.cache.as_mut().map(Cache::next).transpose()?.flatten() {
+            self.at += page.len() as u64;
+            return Ok(Some(page));
         }
+        let failed = |source: reqwest::Error| SourceError::Http { url: self.url.clone(), source };
+        let page = format!("{}/v1/log/entries?from={}&limit={PAGE}", self.url, self.at);
+        let answer = self.http.get(page).send().await.map_err(failed)?;
+        let answer = answer.error_for_status().map_err(failed)?;
+        let EntryPage { entries, .. } = answer.json().await.map_err(failed)?;
+        let Some(first) = entries.first() else { return Ok(None) };
+        if first.seq != self.at {
+            return Err(SourceError::Order { url: self.url.clone(), asked: self.at, came: first.seq });
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.keep(&entries)?;
+        }
+        self.at += entries.len() as u64;
+        Ok(Some(entries))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use selion_api::agent::Fence;
+    use selion_api::chain::Block;
+    use selion_api::commit::canonical;
+    use selion_api::{Hash32, TimeMs};
+    use selion_market::Input;
+
     use super::*;
+
+    fn read(path: &Path) -> Result<Vec<LoggedEntry>, SourceError> {
+        let pieces: Result<Vec<_>, _> = Lines::open(path)?.collect();
+        pieces.map(|pieces| pieces.concat())
+    }
 
     #[test]
     fn a_copy_of_the_log_reads_back_and_a_broken_line_is_named() {
@@ -99,9 +226,27 @@ mod tests {
         let entry = LoggedEntry { seq: 0, entry: "00".into(), effects: vec!["01".into()], head: None };
         let line = serde_json::to_string(&entry).unwrap();
         std::fs::write(&path, format!("{line}\n")).unwrap();
-        assert_eq!(from_file(&path).unwrap(), [entry]);
-        std::fs::write(&path, format!("{line}\n{{\n")).unwrap();
-        let error = from_file(&path).unwrap_err().to_string();
-        assert!(error.contains("line 2"), "{error}");
+        assert_eq!(read(&path).unwrap(), [entry]);
+        for broken in ["{", "not JSON", "{}", "[1]", &line[..line.len() - 3], "\u{fffd}"] {
+            std::fs::write(&path, format!("{line}\n\n{broken}\n")).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains("line 3") && error.contains("log.jsonl"), "{broken}: {error}");
+        }
+        std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
+        assert!(read(&path).unwrap_err().to_string().contains("line 1"));
+        assert!(matches!(read(&dir.path().join("none")), Err(SourceError::File { .. })));
+    }
+
+    #[test]
+    fn the_block_that_an_entry_brings_is_seen_without_reading_the_rest() {
+        let entry = |input: &Input| {
+            let fence = Fence::default();
+            let (input, effects_root) = (canonical(input), Hash32::ZERO);
+            let entry = Entry { rules: 1, seq: 0, fence, at_ms: TimeMs(0), input, effects_root };
+            LoggedEntry { seq: 0, entry: hex::encode(entry.bytes()), effects: Vec::new(), head: None }
+        };
+        let block = Block { number: 0x0102_0304, hash: Hash32::ZERO, parent: Hash32::ZERO, events: Vec::new() };
+        assert_eq!(block_of(&entry(&Input::Block(block))), Some(0x0102_0304));
+        assert_eq!(block_of(&entry(&Input::Tick)), None);
     }
 }

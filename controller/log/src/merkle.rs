@@ -52,12 +52,18 @@ impl Tree {
 
     /// Adds the hash of a leaf.
     pub fn push(&mut self, leaf: Hash32) {
+        self.push_noting(leaf, |_, _| {});
+    }
+
+    /// As [`Tree::push`]; tells height and root of every subtree that the leaf completes, the leaf itself left out.
+    pub fn push_noting(&mut self, leaf: Hash32, mut note: impl FnMut(u32, Hash32)) {
         let mut carry = leaf;
         // Two complete subtrees of one size become one: as many as there are low set bits.
-        for _ in 0..self.size.trailing_ones() {
+        for height in 1..=self.size.trailing_ones() {
             if let Some(left) = self.peaks.pop() {
                 carry = node_hash(&left, &carry);
             }
+            note(height, carry);
         }
         self.peaks.push(carry);
         self.size += 1;

@@ -1,17 +1,18 @@
 //! What the chain says, and whether the log says the same.
 
-mod money;
+pub(crate) mod agree;
+pub(crate) mod money;
 mod registry;
+mod renters;
 
 use std::collections::BTreeMap;
 
 use selion_api::chain::{Block, ChainEvent};
+use selion_api::{Hash32, TimeMs};
 use selion_contracts::rpc::{BlockTag, Log as ChainLog};
 use selion_contracts::voucher::head_commitment;
 use selion_contracts::{Pool, PoolError};
-use selion_market::Input;
 
-use crate::entries::Log;
 use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
 
@@ -19,9 +20,14 @@ use crate::heads::Anchor;
 const WINDOW: u64 = 2_000;
 
 /// All final events of a pool, by block.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// Last final block.
     pub last: u64,
+    /// Its hash; `None` if there is none.
+    pub last_hash: Option<Hash32>,
+    /// Its time.
+    pub now: TimeMs,
     /// Blocks with events, by number.
     pub blocks: BTreeMap<u64, Block>,
 }
@@ -31,8 +37,14 @@ impl Facts {
     /// in the log's first block, which is checked; without it the chain is read from its beginning.
     pub(crate) async fn read(pool: &Pool, first: Option<u64>) -> Result<Self, PoolError> {
         let depth = pool.terms(BlockTag::Latest).await?.finality_depth;
-        let last = pool.final_header(depth).await?.map_or(0, |header| header.number);
-        let mut facts = Self { last, blocks: BTreeMap::new() };
+        let header = pool.final_header(depth).await?;
+        let last = header.as_ref().map_or(0, |header| header.number);
+        let mut facts = Self {
+            last,
+            last_hash: header.as_ref().map(|header| header.hash),
+            now: TimeMs(header.map_or(0, |header| header.time_s.saturating_mul(1000))),
+            blocks: BTreeMap::new(),
+        };
         let mut from = first.unwrap_or(0);
         while from <= last {
             let to = last.min(from.saturating_add(WINDOW - 1));
@@ -41,6 +53,13 @@ impl Facts {
             from = to + 1;
         }
         Ok(facts)
+    }
+
+    /// A chain that somebody tells.
+    pub(crate) fn told(blocks: BTreeMap<u64, Block>) -> Self {
+        let (last, last_hash) =
+            blocks.last_key_value().map_or((0, None), |(number, block)| (*number, Some(block.hash)));
+        Self { last, last_hash, now: TimeMs(0), blocks }
     }
 
     async fn take(&mut self, pool: &Pool, logs: Vec<ChainLog>) -> Result<(), PoolError> {
@@ -77,12 +96,12 @@ impl Facts {
     }
 }
 
-/// The checks that need the chain.
-pub(crate) async fn check(pool: &Pool, facts: &Facts, log: &Log) -> Result<Vec<Check>, PoolError> {
+/// The checks of what the pool's contracts answer.
+pub(crate) async fn check(pool: &Pool, facts: &Facts) -> Result<Vec<Check>, PoolError> {
     let at = BlockTag::Number(facts.last);
     Ok(vec![
-        Check::of("chain_blocks_in_log", blocks_match(facts, log)),
         Check::of("registry_from_events", registry::check(pool, facts, at).await?),
+        Check::of("renters_from_events", renters::check(pool, facts, at).await?),
         Check::of("anchor_on_chain", anchor_stands(pool, facts, at).await?),
         Check::of("vault_covers", money::check_vault(pool, facts, at).await?),
         Check::of("money_conserved", money::check_books(facts)),
@@ -90,7 +109,7 @@ pub(crate) async fn check(pool: &Pool, facts: &Facts, log: &Log) -> Result<Vec<C
 }
 
 /// Every final block with events of the pool stands once in the log, with the same events, and no other does.
-fn blocks_match(facts: &Facts, log: &Log) -> Result<String, Finding> {
+pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)]) -> Result<String, Finding> {
     let opening = facts.blocks.values().next();
     let opened = |event: &ChainEvent| matches!(event, ChainEvent::PoolOpened { .. });
     if !opening.is_some_and(|block| block.events.iter().any(opened)) {
@@ -98,11 +117,8 @@ fn blocks_match(facts: &Facts, log: &Log) -> Result<String, Finding> {
         return Err(Finding::plain("the log does not begin with the block that created the pool"));
     }
     let mut due = facts.blocks.values();
-    for item in &log.items {
-        let Input::Block(block) = &item.input else {
-            continue;
-        };
-        let wrong = |detail: String| Err(Finding::at(item.seq, detail));
+    for (entry, block) in log {
+        let wrong = |detail: String| Err(Finding::at(*entry, detail));
         if block.number > facts.last {
             // Final since we looked.
             break;

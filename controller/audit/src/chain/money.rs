@@ -21,6 +21,8 @@ struct Flows {
     /// Left of each renter's deposit.
     balances: BTreeMap<Account, i128>,
     providers: BTreeSet<Account>,
+    /// Paid by pair of provider and renter.
+    pairs: BTreeMap<(Account, Account), u64>,
 }
 
 impl Flows {
@@ -44,6 +46,8 @@ impl Flows {
             }
             ChainEvent::Claimed { provider, renter, paid, .. } => {
                 self.claimed += u128::from(paid.0);
+                let total = self.pairs.entry((*provider, *renter)).or_default();
+                *total = total.saturating_add(paid.0);
                 *self.balances.entry(*renter).or_default() -= i128::from(paid.0);
                 self.providers.insert(*provider);
             }
@@ -55,7 +59,7 @@ impl Flows {
 }
 
 /// Paid + refunded + what renters still have = deposited, and nobody was paid out of somebody else's deposit.
-pub(super) fn check_books(facts: &Facts) -> Result<String, Finding> {
+pub(crate) fn check_books(facts: &Facts) -> Result<String, Finding> {
     let flows = Flows::of(facts);
     let mut pairs: BTreeMap<(Account, Account), u64> = BTreeMap::new();
     for event in facts.events() {
@@ -115,6 +119,14 @@ pub(super) async fn check_vault(
             "providers and operator earned {earned} by the vault's totals, {} by its events",
             flows.claimed
         ))));
+    }
+    for ((provider, renter), paid) in &flows.pairs {
+        let (claimed, _) = pool.claimed(*provider, *renter, at).await?;
+        if claimed.0 != *paid {
+            return Ok(Err(Finding::plain(format!(
+                "the vault says that provider {provider} claimed {claimed} of renter {renter}, its events give {paid}"
+            ))));
+        }
     }
     let there = pool.token_balance(pool.at.vault, at).await?;
     Ok(if there >= owed {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::chain::ChainEvent;
-use selion_api::{Account, Address, Amount, Hash32, NodeId};
+use selion_api::chain::{ChainEvent, ComponentKind};
+use selion_api::{Account, Address, Amount, Hash32, NodeId, TimeMs};
 use selion_contracts::rpc::BlockTag;
 use selion_contracts::{Pool, PoolError};
 
@@ -14,6 +14,7 @@ use crate::finding::Finding;
 struct Registry {
     providers: BTreeMap<Account, (Address, Amount)>,
     nodes: BTreeMap<NodeId, (Option<Account>, Option<Hash32>)>,
+    components: BTreeMap<(Account, ComponentKind), (String, TimeMs)>,
     authority: Option<(u32, Account)>,
 }
 
@@ -38,12 +39,33 @@ impl Registry {
             }
             ChainEvent::OfferSet { node, spec_hash, .. } => self.nodes.entry(*node).or_default().1 = Some(*spec_hash),
             ChainEvent::OfferClosed { node } => self.nodes.entry(*node).or_default().1 = None,
-            _ => {}
+            ChainEvent::ComponentRegistered { owner, kind, endpoint, until } => {
+                self.components.insert((*owner, *kind), (endpoint.clone(), *until));
+            }
+            // To come with the contracts that answer for them: licences, standbys, bonds, accusations.
+            ChainEvent::LicenceSet { .. }
+            | ChainEvent::StandbySet { .. }
+            | ChainEvent::BondChanged { .. }
+            | ChainEvent::Slashed { .. }
+            | ChainEvent::Accused { .. }
+            | ChainEvent::Acquitted { .. }
+            | ChainEvent::Renewed { .. } => {}
+            // Money and keys: see `renters` and `money`.
+            ChainEvent::Anchored { .. }
+            | ChainEvent::Deposited { .. }
+            | ChainEvent::KeySet { .. }
+            | ChainEvent::KeyGranted { .. }
+            | ChainEvent::KeyRevoked { .. }
+            | ChainEvent::Thawed { .. }
+            | ChainEvent::Withdrawn { .. }
+            | ChainEvent::Claimed { .. }
+            | ChainEvent::CashedOut { .. }
+            | ChainEvent::FeesCashedOut { .. } => {}
         }
     }
 }
 
-/// Asks the contract for every provider, node and offer that the events name.
+/// Asks the contract for every provider, node, offer and component that the events name.
 pub(super) async fn check(pool: &Pool, facts: &Facts, at: BlockTag) -> Result<Result<String, Finding>, PoolError> {
     let mut registry = Registry::default();
     facts.events().for_each(|event| registry.fold(event));
@@ -68,9 +90,18 @@ pub(super) async fn check(pool: &Pool, facts: &Facts, at: BlockTag) -> Result<Re
             return differs(format!("node {node}: events tell {told:?}, the contract says {:?}", (owner, offer)));
         }
     }
+    for ((owner, kind), (endpoint, until)) in &registry.components {
+        let held = pool.component(*owner, *kind, at).await?;
+        // An empty endpoint is how a component is withdrawn.
+        let told = (facts.now < *until && !endpoint.is_empty()).then(|| (endpoint.clone(), *until));
+        if held != told {
+            return differs(format!("{kind:?} of {owner}: events tell {told:?}, the contract says {held:?}"));
+        }
+    }
     Ok(Ok(format!(
-        "{} providers and {} nodes, from events as from the contract",
+        "{} providers, {} nodes and {} components, from events as from the contract",
         registry.providers.len(),
-        registry.nodes.len()
+        registry.nodes.len(),
+        registry.components.len()
     )))
 }

@@ -333,6 +333,7 @@ impl Book {
             wait_ms: 10 * HOUR_MS,
             on_node_loss: OnNodeLoss::End,
             priority: Priority::Standard,
+            licence: None,
             work: Hash32([7; 32]),
             datasets: Vec::new(),
             near_data: false,

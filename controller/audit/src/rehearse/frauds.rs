@@ -51,7 +51,7 @@ pub(super) fn all(
     .collect()
 }
 
-fn missing(what: &str) -> RehearseError {
+pub(super) fn missing(what: &str) -> RehearseError {
     RehearseError::Story(format!("it has no {what}"))
 }
 
@@ -75,7 +75,7 @@ impl Stage<'_> {
         planted: impl Into<String>,
         log: Vec<LoggedEntry>,
     ) -> Lie {
-        Lie { fraud, planted: planted.into(), check, entry, log, anchors: Vec::new(), proofs: Vec::new() }
+        Lie { fraud, planted: planted.into(), check, entry, log, anchors: Vec::new(), proofs: Vec::new(), chain: None }
     }
 
     fn grant(&self, lease: LeaseId) -> Result<(usize, usize, Grant), RehearseError> {

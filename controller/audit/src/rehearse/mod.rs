@@ -4,16 +4,18 @@
 //! The copy's authority is a key made for the rehearsal, so nothing that it signs counts anywhere.
 
 pub mod book;
+mod chain;
 mod frauds;
 
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
 
+use crate::chain::Facts;
 use crate::entries::Log;
 use crate::heads::Anchor;
 use crate::proof::Proof;
 use crate::report::Report;
-use crate::run::check_log;
+use crate::run::{check_log, check_told};
 pub use book::{Book, Cast, Draft, RehearseError};
 
 /// One fraud, and whether it was seen.
@@ -57,6 +59,8 @@ pub(crate) struct Lie {
     log: Vec<LoggedEntry>,
     anchors: Vec<Anchor>,
     proofs: Vec<Proof>,
+    /// What the chain says, if that is part of the story.
+    chain: Option<Facts>,
 }
 
 /// Rehearses on a copy of a published log of `pool`, or on a log of its own if that is empty.
@@ -72,8 +76,9 @@ pub fn rehearse(published: &[LoggedEntry], pool: PoolId) -> Result<Rehearsal, Re
     };
     let leases = book.story()?;
     let sealed = book.seal()?;
-    let honest = check_log(&pool, &sealed, &[], &[]);
-    let lies = frauds::all(&book, &sealed, &pool, leases)?;
+    let honest = check_told(&pool, &sealed, &chain::told(&book));
+    let mut lies = frauds::all(&book, &sealed, &pool, leases)?;
+    lies.extend(chain::all(&book, leases)?);
     let frauds: Vec<Planted> = lies.into_iter().map(|lie| lie.look(&pool)).collect();
     let honest: Vec<String> = failed(&honest).map(|(name, detail)| format!("{name}: {detail}")).collect();
     Ok(Rehearsal {
@@ -91,7 +96,10 @@ fn failed(report: &Report) -> impl Iterator<Item = (&str, &str)> {
 
 impl Lie {
     fn look(self, pool: &PoolId) -> Planted {
-        let report = check_log(pool, &self.log, &self.anchors, &self.proofs);
+        let report = match &self.chain {
+            Some(chain) => check_told(pool, &self.log, chain),
+            None => check_log(pool, &self.log, &self.anchors, &self.proofs),
+        };
         let entry = self.entry.map(|entry| entry as u64);
         let check = report.checks.iter().find(|check| check.name == self.check);
         let caught = !report.ok && check.is_some_and(|check| !check.ok && check.entry == entry);

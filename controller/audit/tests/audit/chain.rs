@@ -1,12 +1,13 @@
 //! The checks that need the chain, on the real contracts.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use selion_api::chain::Block;
+use selion_api::chain::{Block, ComponentKind};
 use selion_api::commit::PoolId;
-use selion_api::{Account, Amount, NodeId};
+use selion_api::{Account, Amount, NodeId, TimeMs};
 use selion_audit::rehearse::Book;
-use selion_audit::{LogSource, Options, Report, audit};
+use selion_audit::{AuditError, LogSource, Options, Report, audit};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, PoolTerms, Rpc, Signer};
@@ -17,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use super::book::{assert_caught, cast, key, named, spec};
 
 /// A pool on the embedded chain, with one node on offer and one deposit, and its log in a file.
-struct World {
-    url: String,
-    pool: Pool,
+pub struct World {
+    pub url: String,
+    pub pool: Pool,
     operator: Signer,
-    book: Book,
+    pub book: Book,
     dir: tempfile::TempDir,
     stop: CancellationToken,
 }
@@ -33,7 +34,7 @@ impl Drop for World {
 }
 
 impl World {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let config =
             Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.path().join("chain"), ..Config::default() };
@@ -75,12 +76,12 @@ impl World {
         self.send(&renter, self.pool.deposit(Amount(5_000_000))).await;
     }
 
-    async fn send(&self, signer: &Signer, call: Call) {
+    pub async fn send(&self, signer: &Signer, call: Call) {
         self.pool.send(signer, call).await.unwrap();
     }
 
     /// Enters every block with events that is not in the log yet.
-    async fn mirror(&mut self) {
+    pub async fn mirror(&mut self) {
         self.mirror_from(self.book.state.block.map_or(0, |block| block.number + 1)).await;
     }
 
@@ -96,25 +97,30 @@ impl World {
     }
 
     /// Anchors the log as it is.
-    async fn anchor(&mut self) {
+    pub async fn anchor(&mut self) {
         let head = self.book.seal().unwrap().last().unwrap().head.unwrap().head;
         let call = self.pool.anchor(1, head.size, head.root, head.digest);
         self.send(&self.operator, call).await;
         self.mirror().await;
     }
 
-    async fn audit(&self) -> Report {
+    /// The log in a file.
+    pub fn file(&self) -> LogSource {
         let path: PathBuf = self.dir.path().join("log.jsonl");
         let lines: Vec<String> =
             self.book.seal().unwrap().iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
         std::fs::write(&path, lines.join("\n")).unwrap();
-        let options = Options {
-            rpc: self.url.clone(),
-            pool: self.pool.at.controller,
-            log: LogSource::File(path),
-            proofs: Vec::new(),
-        };
-        audit(&options).await.unwrap()
+        LogSource::File(path)
+    }
+
+    async fn audit(&self) -> Report {
+        audit(&self.options(self.file())).await.unwrap()
+    }
+
+    /// An audit of that log that asks the chain itself.
+    pub fn options(&self, log: LogSource) -> Options {
+        let patience = Duration::from_millis(300);
+        Options { patience, ..Options::new(self.url.clone(), self.pool.at.controller, log) }
     }
 }
 
@@ -136,6 +142,9 @@ fn terms(authority: Account, token: selion_api::Address) -> PoolTerms {
         grace_s: 3_600,
         allow_simulated: true,
         allow_unsandboxed: true,
+        penalty: Amount(1_000_000),
+        answer_delay_s: 3_600,
+        take_over_after_s: 86_400,
         metadata_cid: String::new(),
     }
 }
@@ -203,4 +212,54 @@ async fn a_log_that_begins_after_the_pools_first_block_is_caught() {
     let check = named(&report, "chain_blocks_in_log");
     assert!(!check.ok);
     assert!(check.detail.contains("created the pool"), "{}", check.detail);
+}
+
+#[tokio::test]
+async fn components_keys_and_thaws_that_the_contracts_tell_equal_their_events() {
+    let mut world = World::start().await;
+    let (owner, renter) = (person(&world.pool.rpc, 30).await, person(&world.pool.rpc, 20).await);
+    let far = TimeMs(4_000_000_000_000);
+    let gateway = world.pool.register_component(ComponentKind::Gateway, "https://gateway.example", far);
+    world.send(&owner, gateway).await;
+    let relay = world.pool.register_component(ComponentKind::Relay, "https://over.example", TimeMs(1_000));
+    world.send(&owner, relay).await;
+    let (own, other, delegate) = (key(41).address(), key(42).address(), key(43).address());
+    world.send(&renter, world.pool.enter(Amount(1_000), own, far)).await;
+    world.send(&renter, world.pool.enter(Amount(0), other, far)).await;
+    world.send(&renter, world.pool.grant(delegate, Amount(500), far)).await;
+    world.send(&renter, world.pool.revoke(delegate)).await;
+    world.send(&renter, world.pool.thaw(Amount(300))).await;
+    world.mirror().await;
+    let report = world.audit().await;
+    for check in &report.checks {
+        assert!(check.ok, "{}: {}", check.name, check.detail);
+    }
+    let registry = &named(&report, "registry_from_events").detail;
+    assert!(registry.contains("2 components"), "{registry}");
+    let renters = &named(&report, "renters_from_events").detail;
+    assert!(renters.starts_with("1 own keys, 2 delegated or former keys and 1 thaws"), "{renters}");
+    world.send(&renter, world.pool.withdraw(renter.address())).await;
+    world.send(&renter, world.pool.revoke(other)).await;
+    world.mirror().await;
+    let report = world.audit().await;
+    assert!(report.ok, "{report:#?}");
+}
+
+#[tokio::test]
+async fn entries_before_an_anchor_are_trusted_and_the_report_says_so() {
+    let mut world = World::start().await;
+    world.anchor().await;
+    let anchored = world.book.drafts.len() as u64 - 1;
+    let log = world.file();
+    let report = audit(&Options { from: anchored, ..world.options(log.clone()) }).await.unwrap();
+    assert!(report.ok, "{report:#?}");
+    assert_eq!(report.judged_from, anchored);
+    let replayed = &named(&report, "replay_identical").detail;
+    assert!(replayed.contains(&format!("the {anchored} before entry {anchored} were trusted")), "{replayed}");
+    let error = audit(&Options { from: anchored + 3, ..world.options(log) }).await.unwrap_err();
+    assert!(
+        matches!(error, AuditError::NoAnchor { asked, nearest: Some(near) } if (asked, near) == (anchored + 3, anchored)),
+        "{error}"
+    );
+    assert!(error.to_string().contains(&format!("the nearest covers {anchored}")), "{error}");
 }

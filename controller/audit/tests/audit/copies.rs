@@ -1,10 +1,11 @@
 //! An honest log passes; a copy that somebody changed without the authority's key does not.
 
 use selion_api::Hash32;
-use selion_audit::{Anchor, check_log};
+use selion_audit::{Anchor, check_from_anchor, check_log};
 use selion_log::Entry;
+use selion_market::Input;
 
-use super::book::{POOL, assert_caught, audit, named, story};
+use super::book::{POOL, assert_caught, audit, key, named, sign, story};
 
 #[test]
 fn an_honest_log_passes_every_check_and_says_how_much_was_unsigned() {
@@ -117,4 +118,89 @@ fn an_anchor_that_is_not_of_this_log_is_caught() {
     anchor.size = 1_000;
     let report = check_log(&POOL, &published, &[anchor], &[]);
     assert!(!named(&report, "anchors_match").ok, "the log is shorter than its anchor");
+}
+
+#[test]
+fn an_entry_that_comes_twice_is_named() {
+    let (book, _) = story();
+    let mut copy = book.seal().unwrap();
+    copy.insert(5, copy[4].clone());
+    let report = audit(&copy);
+    let detail = assert_caught(&report, "entries_canonical", 5);
+    assert!(detail.contains("entry 4 comes again"), "{detail}");
+}
+
+#[test]
+fn bytes_that_are_no_entry_are_named() {
+    let (book, _) = story();
+    let honest = book.seal().unwrap();
+    let broken = |change: &dyn Fn(&mut selion_api::rest::LoggedEntry), word: &str| {
+        let mut copy = honest.clone();
+        change(&mut copy[6]);
+        let report = audit(&copy);
+        let detail = assert_caught(&report, "entries_canonical", 6);
+        assert!(detail.contains(word), "{detail}");
+        assert!(!named(&report, "replay_identical").ok);
+    };
+    broken(&|one| one.entry = "not hex".into(), "is not hex");
+    broken(&|one| one.entry = String::new(), "do not decode");
+    broken(&|one| one.entry.truncate(one.entry.len() - 2), "do not decode");
+    broken(&|one| one.effects.push("zz".into()), "is not hex");
+    broken(&|one| one.effects.push("00".into()), "have root");
+}
+
+#[test]
+fn a_log_without_entries_is_no_log() {
+    let report = audit(&[]);
+    assert!(!report.ok);
+    assert!(named(&report, "entries_canonical").detail.contains("no entries"));
+}
+
+#[test]
+fn the_log_of_another_pool_is_not_signed_for_this_one() {
+    let (book, _) = story();
+    let other = selion_api::commit::PoolId { chain_id: POOL.chain_id + 1, ..POOL };
+    let report = check_log(&other, &book.seal().unwrap(), &[], &[]);
+    assert!(named(&report, "entries_canonical").ok);
+    assert_caught(&report, "heads_signed", 0);
+    assert!(!named(&report, "signatures").ok);
+}
+
+#[test]
+fn a_log_cut_before_its_anchor_is_caught() {
+    let (book, _) = story();
+    let mut copy = book.seal().unwrap();
+    let head = copy.last().unwrap().head.unwrap().head;
+    let anchor = Anchor { block: 77, epoch: 1, size: head.size, root: head.root, digest: head.digest };
+    copy.truncate(10);
+    let report = check_log(&POOL, &copy, &[anchor], &[]);
+    let detail = &named(&report, "anchors_match").detail;
+    assert!(!report.ok && detail.contains("the log has 10"), "{detail}");
+}
+
+#[test]
+fn what_an_anchor_covers_is_not_judged_again_and_what_follows_is() {
+    let (mut book, _) = story();
+    let is_report = |draft: &selion_audit::rehearse::Draft| matches!(draft.input, Input::Report(_));
+    let first = book.drafts.iter().position(is_report).unwrap();
+    let last = book.drafts.iter().rposition(is_report).unwrap();
+    for entry in [first, last] {
+        let Input::Report(signed) = &mut book.drafts[entry].input else { unreachable!("it was just found") };
+        *signed = sign(&key(11), signed.report.clone());
+    }
+    let log = book.seal().unwrap();
+    let anchor = |size: usize| {
+        let head = log[size - 1].head.unwrap().head;
+        Anchor { block: 77, epoch: 1, size: head.size, root: head.root, digest: head.digest }
+    };
+    let size = first + 1;
+    let report = check_from_anchor(&POOL, &log, &[anchor(size)], &[], size as u64);
+    assert_caught(&report, "signatures", last);
+    let size = last + 1;
+    let report = check_from_anchor(&POOL, &log, &[anchor(size)], &[], size as u64);
+    assert!(report.ok, "{report:#?}");
+    assert_eq!(report.judged_from, size as u64);
+    // State at the anchor has to be the one on chain all the same.
+    let other = Anchor { digest: Hash32([1; 32]), ..anchor(size) };
+    assert_caught(&check_from_anchor(&POOL, &log, &[other], &[], size as u64), "state_digests", last);
 }

@@ -4,5 +4,8 @@
 mod book;
 mod chain;
 mod copies;
+mod feed;
 mod lies;
 mod rehearsal;
+mod report;
+mod rpcs;

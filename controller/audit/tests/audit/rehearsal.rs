@@ -14,7 +14,19 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
         assert!(fraud.caught, "{fraud:#?}");
     }
     let names: Vec<&str> = rehearsal.frauds.iter().map(|fraud| fraud.fraud.as_str()).collect();
-    for name in ["favoured_renter", "hidden_request", "double_lease", "inflated_bill", "forked_log", "altered_price"] {
+    let known = [
+        "favoured_renter",
+        "hidden_request",
+        "double_lease",
+        "inflated_bill",
+        "forked_log",
+        "altered_price",
+        "dropped_event",
+        "foreign_block",
+        "invented_block",
+        "claim_above_bill",
+    ];
+    for name in known {
         assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");
     }
     assert!(rehearsal.ok && rehearsal.copied == 0);
