@@ -8,9 +8,13 @@ use selion_api::{Account, Address, TimeMs};
 use crate::agents::Hub;
 use crate::config::Config;
 use crate::http::metrics::Metrics;
+use crate::http::origin::Origin;
+use crate::http::pass::Logins;
 use crate::http::secrets::Secrets;
 use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
+use crate::pen::Pen;
+use crate::relay::Relay;
 use crate::sequencer::Sequencer;
 use crate::store::Store;
 
@@ -23,6 +27,8 @@ pub struct App {
     pub pool: PoolId,
     /// Who decides and countersigns.
     pub authority: Account,
+    /// What handlers sign as the authority.
+    pub pen: Arc<Pen>,
     /// The key held for delegated vouchers.
     pub delegate: Address,
     /// The database.
@@ -37,12 +43,26 @@ pub struct App {
     pub hub: Hub,
     /// How far the chain was followed.
     pub mirror: Mirror,
+    /// Takes calls that accounts signed and the operator pays for.
+    pub relay: Relay,
     /// Token keys, dataset tags, salts.
     pub secrets: Arc<Secrets>,
+    /// Which logins were ended.
+    pub logins: Arc<Logins>,
+    /// Where callers find this controller.
+    pub origin: Arc<Origin>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Tells the time.
     pub clock: fn() -> TimeMs,
+}
+
+impl App {
+    /// Whether `account` operates this pool: its authority, or one that the configuration names.
+    #[must_use]
+    pub fn is_operator(&self, account: Account) -> bool {
+        account == self.authority || self.config.operators.contains(&account)
+    }
 }
 
 /// Milliseconds since 1970 by this machine's clock.

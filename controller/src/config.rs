@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use selion_api::Address;
+use selion_api::{Account, Address};
 use selion_market::Policy;
 use selion_market::engine::Weighting;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub struct Config {
     pub public_url: Option<String>,
     /// File with the authority's key. Default: made in the data directory.
     pub authority_key: Option<PathBuf>,
+    /// Accounts that operate the pool beside its authority.
+    pub operators: Vec<Account>,
     /// Deadlines, and the order of service.
     pub policy: PolicyConfig,
     /// How often the chain is asked for a new block, in milliseconds.
@@ -39,6 +41,8 @@ pub struct Config {
     pub anchor_ms: u64,
     /// How old an unclaimed voucher may grow before the sweeper claims it, in milliseconds.
     pub claim_ms: u64,
+    /// Calls a day that the operator pays for, of all accounts together: [`crate::relay`]. 0: none.
+    pub relay_per_day: u32,
     /// Requests a minute for each account, or for each address before authentication.
     pub requests_per_minute: u32,
     /// Largest dataset uploaded as one file, in bytes.
@@ -55,10 +59,12 @@ impl Default for Config {
             kubo: None,
             public_url: None,
             authority_key: None,
+            operators: Vec::new(),
             policy: PolicyConfig::default(),
             poll_ms: 250,
             anchor_ms: 60_000,
             claim_ms: 3_600_000,
+            relay_per_day: 0,
             requests_per_minute: 1_200,
             upload_limit_bytes: 16 << 30,
         }

@@ -113,7 +113,13 @@ impl Keys {
     /// Signs a log head (EIP-191, by the authority).
     #[must_use]
     pub fn sign_head(&self, head: &Head, pool: &PoolId) -> Signature {
-        signed(self.authority.sign_text(&head.digest_to_sign(pool).0))
+        self.sign_text(&head.digest_to_sign(pool).0)
+    }
+
+    /// Signs a text (EIP-191, by the authority).
+    #[must_use]
+    pub fn sign_text(&self, text: &[u8]) -> Signature {
+        signed(self.authority.sign_text(text))
     }
 
     /// Signs a voucher's EIP-712 digest: first by the delegate for the renter, then by the authority.

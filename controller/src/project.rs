@@ -43,6 +43,7 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         duration_ms: lease.request.duration_ms,
         max_rate: lease.request.max_rate,
         priority: lease.request.priority,
+        licence: lease.request.licence,
         created_ms: lease.created,
         since_ms: lease.since,
         deadline_ms: lease.deadline,
@@ -164,6 +165,20 @@ pub fn account(state: &State, account: Account) -> rest::AccountView {
         free: state.ledger.holds(Pocket::Free(account)),
         delegated: state.grants.get(&account).map(|grant| grant.cap).unwrap_or_default(),
     }
+}
+
+/// Licences that an account holds or issued, in order of licence and holder.
+pub fn licences(state: &State, account: Account) -> impl Iterator<Item = rest::LicenceView> {
+    let mine =
+        state.licences.iter().filter(move |((licence, holder), _)| licence.issuer == account || *holder == account);
+    mine.map(|((licence, holder), seating)| rest::LicenceView {
+        licence: *licence,
+        holder: *holder,
+        seats: seating.seats,
+        used: seating.used,
+        until_ms: seating.until,
+        over: seating.until <= state.now,
+    })
 }
 
 /// What the log knows of the chain.

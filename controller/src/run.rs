@@ -9,15 +9,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selion_api::NodeId;
 use selion_api::commit::PoolId;
+use selion_api::{Address, NodeId};
+use selion_contracts::{BlockTag, PoolError, RpcError};
 use selion_market::State;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents::{self, Claim, Hub};
 use crate::config::{BadConfig, Config};
+use crate::http::origin::Origin;
+use crate::http::pass::Logins;
 use crate::http::secrets::Secrets;
 use crate::http::{self, Metrics};
 use crate::ipfs::Ipfs;
@@ -26,6 +30,8 @@ use crate::loops::chain::AuthoritySender;
 use crate::loops::{self, Loops};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
 use crate::mirror::{self, Finality, Mirror, SourceError};
+use crate::pen::Pen;
+use crate::relay::{self, Relay};
 use crate::sequencer::{self, Sequencer, StartError};
 use crate::store::{Store, StoreError};
 use crate::{App, wall_clock};
@@ -107,6 +113,8 @@ pub async fn run(
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
     let address = listener.local_addr().map_err(RunError::Serve)?;
     let secrets = Arc::new(Secrets::open(&dir, &terms.id)?);
+    let origin = Arc::new(Origin::of(config.public_url.as_deref(), address)?);
+    let logins = Arc::new(Logins::load(&store.readers, wall_clock()).await.map_err(StoreError::Sql)?);
     let content = selion_dataplane::Store::open(dir.join("content"))?;
     let ipfs = Ipfs::new(content.clone(), config.kubo.as_deref())?;
     let logs = agents::logs::Logs::open(&dir, agents::logs::Limits::default()).map_err(in_dir)?;
@@ -133,9 +141,12 @@ pub async fn run(
     };
     let hub = Hub::new(Arc::new(links), terms.id, logs);
     let mirror = Mirror::new();
+    let nudge = Arc::new(Notify::new());
+    let relay = open_relay(&config, &terms, &store, &nudge).await?;
     let app = App {
         pool: terms.id,
         authority: terms.authority,
+        pen: Arc::new(Pen::new(terms.id, terms.authority, text_signer(keys.clone()))),
         delegate: keys.delegate(),
         store: store.clone(),
         log: log.clone(),
@@ -143,12 +154,15 @@ pub async fn run(
         ipfs: ipfs.clone(),
         hub: hub.clone(),
         mirror: mirror.clone(),
+        relay,
         secrets,
+        logins,
+        origin,
         metrics: Arc::new(Metrics::default()),
         clock: wall_clock,
         config: Arc::new(config),
     };
-    let mut tasks = start_edges(&app, &terms, keys, address, &edges).await?;
+    let mut tasks = start_edges(&app, &terms, keys, (address, nudge), &edges).await?;
     tasks.spawn(watch_authority(log.clone(), core.clone(), edges.clone()));
     tracing::info!(%address, pool = %terms.id.controller, fence = ?log.position().fence, "the controller is ready");
     let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
@@ -178,12 +192,36 @@ pub async fn run(
     served.map_err(RunError::Serve)
 }
 
+/// The counter for calls that the operator pays for, as far as he wants it and the pool's contracts can.
+async fn open_relay(config: &Config, terms: &Terms, store: &Store, nudge: &Arc<Notify>) -> Result<Relay, RunError> {
+    let per_day = config.relay_per_day;
+    if per_day == 0 {
+        return Ok(Relay::off());
+    }
+    let pool = terms.pool.clone();
+    let forwarder = match pool.forwarder(BlockTag::Latest).await {
+        Ok(forwarder) => forwarder,
+        Err(PoolError::Rpc(RpcError::Reverted { .. }) | PoolError::BadAnswer { .. }) => {
+            let what = format!(
+                "relay_per_day is {per_day}, but the contracts of pool {} trust no forwarder; leave it at 0 for this pool",
+                terms.id.controller
+            );
+            return Err(BadConfig { what }.into());
+        }
+        Err(error) => return Err(SourceError::Node(error.to_string()).into()),
+    };
+    let payer = terms.authority;
+    let rules = relay::Rules { at: pool.at, chain_id: pool.chain_id, forwarder, payer: Address(payer.0), per_day };
+    let ground = Arc::new(relay::ground::OnChain { pool, forwarder, payer });
+    Ok(Relay::new(rules, store.clone(), ground, nudge.clone()))
+}
+
 /// Starts what follows the chain, watches the links and works by itself.
 async fn start_edges(
     app: &App,
     terms: &Terms,
     keys: Arc<Keys>,
-    address: SocketAddr,
+    (address, outbox): (SocketAddr, Arc<Notify>),
     stop: &CancellationToken,
 ) -> Result<tokio::task::JoinSet<()>, RunError> {
     let birth = mirror::chain::genesis(&terms.pool).await?;
@@ -202,6 +240,7 @@ async fn start_edges(
         claim_ms: app.config.claim_ms,
         agents_back: agents_back(app),
         public_url: Some(public_url),
+        outbox,
         clock: app.clock,
     };
     let Loops { mut signed, mut tasks, .. } = Loops::start(&parts, stop);
@@ -263,6 +302,10 @@ fn head_signer(
     pool: PoolId,
 ) -> Arc<dyn Fn(&selion_api::agent::Head) -> selion_api::Signature + Send + Sync> {
     Arc::new(move |head| keys.sign_head(head, &pool))
+}
+
+fn text_signer(keys: Arc<Keys>) -> impl Fn(&[u8]) -> selion_api::Signature + Send + Sync {
+    move |text| keys.sign_text(text)
 }
 
 /// An agent's word is noted; an agent's proof ends this controller.

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
-use selion_api::rest::{Problem, Token};
+use selion_api::TimeMs;
+use selion_api::rest::{Problem, Refresh, Session, Token};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Mutex;
 
 use crate::ClientError;
-use crate::login::now;
+use crate::login::{Keeper, now};
+use crate::promise::{Headers, Promises};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a quick answer.
@@ -28,8 +30,31 @@ pub struct Client {
 struct Inner {
     base: Url,
     http: reqwest::Client,
-    api_key: RwLock<Option<String>>,
-    token: Mutex<Option<Token>>,
+    held: RwLock<Held>,
+    /// Held over a renewal, so that many calls at once renew once.
+    renewing: Mutex<()>,
+    keeper: RwLock<Option<Arc<dyn Keeper>>>,
+    promised: std::sync::Mutex<Promises>,
+}
+
+/// The login in use.
+#[derive(Default)]
+struct Held {
+    proof: Proof,
+    token: Option<Token>,
+}
+
+/// What the next token is made from.
+#[derive(Clone, Default)]
+enum Proof {
+    #[default]
+    Nothing,
+    Key(String),
+    Refresh(String),
+}
+
+fn is_fresh(expires: TimeMs) -> bool {
+    expires.since(now()) > RENEW_MS
 }
 
 /// Whether a call shows who calls.
@@ -68,7 +93,9 @@ impl Client {
             http = http.no_proxy();
         }
         let http = http.build().map_err(|error| bad(error.to_string()))?;
-        let inner = Inner { base, http, api_key: RwLock::default(), token: Mutex::default() };
+        let (held, renewing, keeper) = (RwLock::default(), Mutex::default(), RwLock::default());
+        let promised = std::sync::Mutex::default();
+        let inner = Inner { base, http, held, renewing, keeper, promised };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -80,13 +107,26 @@ impl Client {
 
     /// Uses `key` for every call from now on.
     pub fn set_api_key(&self, key: &str) {
-        *self.inner.api_key.write().unwrap_or_else(PoisonError::into_inner) = Some(key.to_owned());
+        self.hold(Held { proof: Proof::Key(key.to_owned()), token: None });
     }
 
-    /// The API key in use: keep it as a secret to log in again without the wallet.
-    #[must_use]
-    pub fn api_key(&self) -> Option<String> {
-        self.inner.api_key.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Uses `session` for every call from now on, and renews it as needed.
+    pub fn set_session(&self, session: &Session) {
+        let token = Token { token: session.token.clone(), expires_ms: session.expires_ms };
+        self.hold(Held { proof: Proof::Refresh(session.refresh_token.clone()), token: Some(token) });
+    }
+
+    /// Renews the session in turns with other processes, through `keeper`.
+    pub fn set_keeper(&self, keeper: Arc<dyn Keeper>) {
+        *self.inner.keeper.write().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+    }
+
+    pub(crate) fn forget_login(&self) {
+        self.hold(Held::default());
+    }
+
+    fn hold(&self, held: Held) {
+        *self.inner.held.write().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
     /// A bearer token that is good for at least a minute; also for the content gateway under `/ipfs`.
@@ -95,24 +135,67 @@ impl Client {
     ///
     /// [`ClientError::NoLogin`] and what the token endpoint says.
     pub async fn bearer(&self) -> Result<String, ClientError> {
-        let key = self.api_key().ok_or(ClientError::NoLogin)?;
-        // Held over the call, so that many calls at once renew once.
-        let mut held = self.inner.token.lock().await;
-        if let Some(token) = held.as_ref().filter(|token| token.expires_ms.since(now()) > RENEW_MS) {
-            return Ok(token.token.clone());
+        if let Some(token) = self.fresh() {
+            return Ok(token);
         }
-        let request = self
-            .request(Method::POST, &["v1", "auth", "token"])
-            .header(AUTHORIZATION, secret(&format!("ApiKey {key}"))?)
-            .timeout(TIMEOUT);
-        let token: Token = read(send(request).await?).await?;
-        let text = token.token.clone();
-        *held = Some(token);
-        Ok(text)
+        let _turn = self.inner.renewing.lock().await;
+        if let Some(token) = self.fresh() {
+            return Ok(token);
+        }
+        let proof = self.inner.held.read().unwrap_or_else(PoisonError::into_inner).proof.clone();
+        match proof {
+            Proof::Nothing => return Err(ClientError::NoLogin),
+            Proof::Key(key) => {
+                let request = self
+                    .request(Method::POST, &["v1", "auth", "token"])
+                    .header(AUTHORIZATION, secret(&format!("ApiKey {key}"))?)
+                    .timeout(TIMEOUT);
+                let token: Token = read(send(request).await?).await?;
+                self.hold(Held { proof: Proof::Key(key), token: Some(token) });
+            }
+            Proof::Refresh(refresh_token) => self.renew(refresh_token).await?,
+        }
+        let held = self.inner.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.token.as_ref().map(|token| token.token.clone()).ok_or(ClientError::NoLogin)
     }
 
-    pub(crate) async fn forget_token(&self) {
-        *self.inner.token.lock().await = None;
+    fn fresh(&self) -> Option<String> {
+        let held = self.inner.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.token.as_ref().filter(|token| is_fresh(token.expires_ms)).map(|token| token.token.clone())
+    }
+
+    /// Exchanges the refresh token, or takes over what another process exchanged it for.
+    async fn renew(&self, mut refresh_token: String) -> Result<(), ClientError> {
+        let keeper = self.inner.keeper.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let turn = match keeper {
+            None => None,
+            Some(keeper) => {
+                let turn = tokio::task::spawn_blocking(move || keeper.turn()).await;
+                Some(turn.map_err(|error| ClientError::Kept(error.to_string()))?.map_err(ClientError::Kept)?)
+            }
+        };
+        // Told apart by the refresh token: a session that was kept and is ours was found wanting already.
+        let other = turn.as_ref().and_then(|turn| turn.kept()).filter(|kept| kept.refresh_token != refresh_token);
+        if let Some(kept) = other {
+            self.set_session(&kept);
+            if is_fresh(kept.expires_ms) {
+                return Ok(());
+            }
+            refresh_token = kept.refresh_token;
+        }
+        let body = Refresh { refresh_token };
+        let request = self.request(Method::POST, &["v1", "auth", "refresh"]).json(&body).timeout(TIMEOUT);
+        let session: Session = read(send(request).await?).await?;
+        self.set_session(&session);
+        turn.map_or(Ok(()), |turn| turn.keep(&session)).map_err(ClientError::Kept)
+    }
+
+    pub(crate) fn promised(&self) -> &std::sync::Mutex<Promises> {
+        &self.inner.promised
+    }
+
+    fn forget_token(&self) {
+        self.inner.held.write().unwrap_or_else(PoisonError::into_inner).token = None;
     }
 
     /// A request to the path of these segments, each escaped.
@@ -132,7 +215,7 @@ impl Client {
                 request = request.header(AUTHORIZATION, secret(&format!("Bearer {}", self.bearer().await?))?);
             }
             match send(request).await {
-                Err(error) if !last && error.code() == Some("token_expired") => self.forget_token().await,
+                Err(error) if !last && who == As::Me && is_over(&error) => self.forget_token(),
                 other => return other,
             }
         }
@@ -156,11 +239,20 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let make = || self.request(Method::POST, path).json(body).timeout(TIMEOUT);
-        read(self.ask(who, make).await?).await
+        let response = self.ask(who, make).await?;
+        let headers = Headers::of(&response);
+        let answer = read(response).await?;
+        self.keep_promise(&headers, None)?;
+        Ok(answer)
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether another token may help.
+fn is_over(error: &ClientError) -> bool {
+    matches!(error.code(), Some("token_expired" | "token_revoked" | "bad_token"))
+}
+
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => {
@@ -172,7 +264,7 @@ fn is_loopback(url: &Url) -> bool {
 
 fn secret(text: &str) -> Result<HeaderValue, ClientError> {
     let mut value = HeaderValue::from_str(text)
-        .map_err(|_| ClientError::Wallet("the API key has characters that no header may carry".to_owned()))?;
+        .map_err(|_| ClientError::Wallet("the API key or token has characters that no header may carry".to_owned()))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -37,9 +37,23 @@ pub enum ClientError {
     /// A call that needs a login came before one.
     #[error("not logged in; log in with a wallet or set an API key first")]
     NoLogin,
+    /// The promise that came with an answer does not hold.
+    #[error(
+        "the promise on the answer of {url} does not hold: {why}; what was asked may have happened all the same. Log in \
+         again if the pool's authority has changed, and ask its operator if it has not"
+    )]
+    Promise {
+        /// What was asked.
+        url: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The wallet could not sign.
     #[error("the wallet could not sign: {0}")]
     Wallet(String),
+    /// A renewed session could not be kept for other processes: they will have to log in again.
+    #[error("the renewed login could not be kept: {0}")]
+    Kept(String),
     /// The system gave no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Random(String),

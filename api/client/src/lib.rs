@@ -23,6 +23,7 @@
 mod call;
 mod error;
 mod login;
+mod promise;
 mod query;
 mod routes;
 mod sign;
@@ -32,5 +33,7 @@ mod stream;
 pub use call::Client;
 pub use error::ClientError;
 pub use ethers_signers::LocalWallet;
+pub use login::{Keeper, Turn};
+pub use promise::Trust;
 pub use query::{LogQuery, OfferQuery, PageQuery};
 pub use sign::{account_of, fresh_key, sign_lease};

@@ -10,13 +10,14 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{
-    AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage, NewDataset,
-    NewLease, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote, Reclaim, RegistryView, SharesView,
-    VoucherPage, Whoami,
+    AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage,
+    LicencePage, NewDataset, NewLease, NewRelay, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote,
+    Reclaim, RegistryView, RelayView, SharesView, VoucherPage, Whoami,
 };
 use selion_api::{LeaseId, NodeId};
 
 use crate::call::{As, TIMEOUT, read};
+use crate::promise::Headers;
 use crate::sign::sign_lease;
 use crate::{Client, ClientError, OfferQuery, PageQuery};
 
@@ -45,6 +46,16 @@ impl Client {
     /// `GET /v1/registry`.
     pub async fn registry(&self) -> Result<RegistryView, ClientError> {
         self.get(As::Anyone, &["v1", "registry"], &NOTHING).await
+    }
+
+    /// `POST /v1/relay`: a call that its account signed, at the operator's cost.
+    pub async fn relay(&self, request: &NewRelay) -> Result<RelayView, ClientError> {
+        self.post(As::Anyone, &["v1", "relay"], request).await
+    }
+
+    /// `GET /v1/relay/{id}`.
+    pub async fn relayed(&self, id: u64) -> Result<RelayView, ClientError> {
+        self.get(As::Anyone, &["v1", "relay", &id.to_string()], &NOTHING).await
     }
 
     /// `GET /v1/log/head`.
@@ -100,6 +111,11 @@ impl Client {
         self.get(As::Me, &["v1", "shares"], &NOTHING).await
     }
 
+    /// `GET /v1/licences`.
+    pub async fn licences(&self, page: &PageQuery) -> Result<LicencePage, ClientError> {
+        self.get(As::Me, &["v1", "licences"], page).await
+    }
+
     /// `GET /v1/nodes`.
     pub async fn nodes(&self, page: &PageQuery) -> Result<NodePage, ClientError> {
         self.get(As::Me, &["v1", "nodes"], page).await
@@ -137,7 +153,11 @@ impl Client {
                 .json(lease)
                 .timeout(TIMEOUT)
         };
-        read(self.ask(As::Me, make).await?).await
+        let response = self.ask(As::Me, make).await?;
+        let headers = Headers::of(&response);
+        let lease: Lease = read(response).await?;
+        self.keep_promise(&headers, Some(lease.id.seq))?;
+        Ok(lease)
     }
 
     /// `POST /v1/leases?dry_run=true`: what `lease` would get now. Nothing comes of it, and no signature is needed.

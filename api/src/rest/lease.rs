@@ -9,6 +9,7 @@ use crate::blocking::{Blocking, Shortfall};
 use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
+use crate::licence::Licence;
 use crate::reason::{Party, Reason};
 use crate::slice::{IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
@@ -64,6 +65,9 @@ pub struct NewLease {
     /// Class of priority: a lease may be stopped for one of a higher class.
     #[serde(default)]
     pub priority: Priority,
+    /// Each member takes a seat of this licence, which the caller's account holds on chain; none if absent.
+    #[serde(default)]
+    pub licence: Option<Licence>,
     /// Program and arguments.
     pub command: Vec<String>,
     /// Environment.
@@ -129,6 +133,7 @@ impl NewLease {
             datasets: tags,
             near_data: self.near_data,
             priority: self.priority,
+            licence: self.licence,
         }
     }
 }
@@ -229,6 +234,9 @@ pub struct Lease {
     /// Class of priority.
     #[serde(default)]
     pub priority: Priority,
+    /// The licence of which each member takes a seat.
+    #[serde(default)]
+    pub licence: Option<Licence>,
     /// When the request was made.
     pub created_ms: TimeMs,
     /// Since when it is in this state.

@@ -2,26 +2,36 @@
 
 mod extra;
 mod lease;
+mod login;
 mod pool;
 mod problem;
 mod quote;
+mod relay;
 
-pub use extra::{ApiKeyPage, ApiKeyView, BillPage, Whoami};
+pub use extra::BillPage;
 pub use lease::{
     Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeasePage, LogLine, NewLease, PlacementView,
     StagedView, Waiting,
 };
+pub use login::{
+    ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,
+    Refresh, Revoke, Revoked, Role, Scope, Session, SignedLogin, Token, UserCode, Whoami,
+};
 pub use pool::{
-    AccountView, ApiKey, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView,
-    Health, LoggedEntry, NewApiKey, NewDataset, NodePage, NodeView, Nonce, Offer, OfferPage, PoolView, ProviderView,
-    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, Token, VoucherPage, VoucherView,
+    AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView, Health,
+    LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView, ProviderView,
+    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView,
 };
 pub use problem::{FieldError, Problem};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};
+pub use relay::{Hex, NewRelay, RelayState, RelayView};
 
 /// Response header: the last log entry that the answer depends on.
 pub const ENTRY_HEADER: &str = "selion-entry";
 /// Response header: size and root of the newest signed head, as `size:0xroot`.
 pub const HEAD_HEADER: &str = "selion-head";
+/// Response header: the promise that the caller's input stands in the log, as hex of the canonical bytes of a
+/// [`SignedPromise`](crate::agent::SignedPromise).
+pub const PROMISE_HEADER: &str = "selion-promise";
 /// Response header: the last chain block in the log, as `number:0xhash`.
 pub const BLOCK_HEADER: &str = "selion-block";

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use crate::agent::{Fence, SignedHead};
 use crate::chain::ComponentKind;
 use crate::commit::PoolId;
-use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId};
 use crate::lease::BillLine;
+use crate::licence::Licence;
 use crate::reason::Reason;
 use crate::slice::{GpuSpec, IsolationClass, Sandbox, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
@@ -172,6 +173,32 @@ pub struct NodePage {
     pub next_page_token: Option<String>,
 }
 
+/// Seats of a licence that an account holds, by the chain, and how many are taken.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LicenceView {
+    /// Issuer and product.
+    pub licence: Licence,
+    /// Who holds it.
+    pub holder: Account,
+    /// Members at once.
+    pub seats: u32,
+    /// Members that sit now. More than `seats` only where those were lowered while they ran.
+    pub used: u32,
+    /// No member begins from then on.
+    pub until_ms: TimeMs,
+    /// Whether that time has come, by the time of the last entry.
+    pub over: bool,
+}
+
+/// `GET /v1/licences`: those that the caller holds and those that he issued, in order of issuer, product and holder.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LicencePage {
+    /// The rows.
+    pub licences: Vec<LicenceView>,
+    /// For the next page, if there is one.
+    pub next_page_token: Option<String>,
+}
+
 /// One account's part of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct ShareView {
@@ -314,50 +341,6 @@ pub struct DatasetPage {
     pub datasets: Vec<Dataset>,
     /// Pass as `page_token` for the next page.
     pub next_page_token: Option<String>,
-}
-
-/// `POST /v1/auth/nonce`: a text to sign with the account's key (EIP-191), good once and for five minutes.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-pub struct Nonce {
-    /// The nonce.
-    pub nonce: Hash32,
-    /// The text to sign; it names the pool, the account and the nonce.
-    pub message: String,
-    /// When it lapses.
-    pub expires_ms: TimeMs,
-}
-
-/// `POST /v1/api-keys`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewApiKey {
-    /// The account.
-    pub account: Account,
-    /// The nonce that was given for it.
-    pub nonce: Hash32,
-    /// EIP-191 signature over the nonce's `message`.
-    pub signature: Signature,
-    /// A name for people; empty if none.
-    #[serde(default)]
-    pub name: String,
-}
-
-/// A new API key. It is shown once; the controller keeps its hash only.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-pub struct ApiKey {
-    /// Id, for revoking.
-    pub id: u64,
-    /// The key.
-    pub api_key: String,
-}
-
-/// `POST /v1/auth/token` with `Authorization: ApiKey <key>`: a short bearer token.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-pub struct Token {
-    /// JWT for `Authorization: Bearer`.
-    pub token: String,
-    /// When it lapses.
-    pub expires_ms: TimeMs,
 }
 
 /// A registered component of the pool.

@@ -1,21 +1,28 @@
-//! Who calls. [`identify`] reads the `Authorization` header once; the extractors here are the only way for a handler
-//! to learn who it is, and each refuses who may not be there.
+//! Who calls. [`identify`] reads the `Authorization` header once; [`authorise`] holds the request against the table of
+//! [`rules`](super::rules); the extractors here are the only way for a handler to learn who it is, and each refuses who
+//! may not be there.
 
+use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
-use axum::http::header::AUTHORIZATION;
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
+use axum::http::header::{ALLOW, AUTHORIZATION};
 use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderValue};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use selion_api::rest::Scope;
 use selion_api::{Account, NodeId};
 
 use super::Problem;
+use super::login_fault::LoginFault;
+use super::pass::{Login, Pass};
+use super::rules::{self, Need};
 use super::secrets::TokenFault;
 use crate::App;
 
 /// Whoever presents a good bearer token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// A person or a company: renter, provider or both.
     Renter(Account),
@@ -27,6 +34,13 @@ pub enum Caller {
 #[derive(Clone, Copy, Debug)]
 pub struct Renter {
     /// The account.
+    pub account: Account,
+}
+
+/// An operator of the pool, logged in by his own key.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator {
+    /// His account.
     pub account: Account,
 }
 
@@ -42,7 +56,7 @@ pub struct NodeToken {
 enum Identity {
     Nobody,
     Bad(TokenFault),
-    Known(Caller),
+    Known(Pass),
 }
 
 /// Whose allowance a request is counted against.
@@ -60,13 +74,14 @@ pub(super) async fn identify(State(app): State<App>, mut request: Request, next:
     let identity = match header.and_then(|text| scheme(text, "Bearer")) {
         None => Identity::Nobody,
         Some(token) => match app.secrets.verify(token, (app.clock)()) {
-            Ok(caller) => Identity::Known(caller),
+            Ok(pass) if app.logins.admit(&pass) => Identity::Known(pass),
+            Ok(_) => Identity::Bad(TokenFault::Revoked),
             Err(fault) => Identity::Bad(fault),
         },
     };
     let subject = match identity {
-        Identity::Known(Caller::Renter(account)) => Subject::Renter(account),
-        Identity::Known(Caller::Node(node)) => Subject::Node(node),
+        Identity::Known(Pass { caller: Caller::Renter(account), .. }) => Subject::Renter(account),
+        Identity::Known(Pass { caller: Caller::Node(node), .. }) => Subject::Node(node),
         Identity::Nobody | Identity::Bad(_) => Subject::Peer(peer(&request)),
     };
     request.extensions_mut().insert(identity);
@@ -74,8 +89,81 @@ pub(super) async fn identify(State(app): State<App>, mut request: Request, next:
     next.run(request).await
 }
 
+/// Middleware: refuses whoever lacks what the table of rules asks for. What it does not name is not there. Goes inside
+/// [`identify`].
+pub(super) async fn authorise(State(app): State<App>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let Some(need) = rules::need(request.method(), path) else {
+        let methods = rules::methods(path);
+        if methods.is_empty() {
+            return Problem::NoRoute(request.uri().path().to_owned()).into_response();
+        }
+        let mut response = Problem::MethodNotAllowed(request.method().clone()).into_response();
+        if let Ok(allowed) = HeaderValue::from_str(&methods.join(",")) {
+            response.headers_mut().insert(ALLOW, allowed);
+        }
+        return response;
+    };
+    let identity = request.extensions().get::<Identity>().copied().unwrap_or(Identity::Nobody);
+    match admit(&app, identity, need) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn admit(app: &App, identity: Identity, need: Need) -> Result<(), Problem> {
+    if need == Need::Nothing {
+        return Ok(());
+    }
+    let pass = known(identity)?;
+    let account = match pass.caller {
+        Caller::Renter(account) => Some(account),
+        Caller::Node(_) => None,
+    };
+    let has = |scope: Scope| {
+        if pass.scopes.has(scope) { Ok(()) } else { Err(LoginFault::MissingScope(scope).into()) }
+    };
+    match (need, account) {
+        (Need::Nothing | Need::Token, _) | (Need::ScopeOrNode(_), None) => Ok(()),
+        (Need::Scope(scope) | Need::ScopeOrNode(scope), Some(_)) => has(scope),
+        (Need::Session, Some(_)) => match pass.login {
+            Login::Session(_) => Ok(()),
+            Login::Key(_) | Login::Link => Err(Problem::WrongCaller("the token of a session, not of an API key")),
+        },
+        (Need::Operator, Some(account)) => {
+            has(Scope::Login)?;
+            if app.is_operator(account) { Ok(()) } else { Err(Problem::WrongCaller("an operator's token")) }
+        }
+        (Need::Scope(_) | Need::Session | Need::Operator, None) => Err(Problem::WrongCaller("an account's token")),
+    }
+}
+
+fn known(identity: Identity) -> Result<Pass, Problem> {
+    match identity {
+        Identity::Known(pass) => Ok(pass),
+        Identity::Bad(fault) => Err(Problem::BadToken(fault)),
+        Identity::Nobody => Err(Problem::NoToken),
+    }
+}
+
 fn peer(request: &Request) -> Option<IpAddr> {
-    request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
+    peer_of(request.extensions())
+}
+
+fn peer_of(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip())
+}
+
+/// The network address of whoever asks, known or not; `None` where the server gives none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub Option<IpAddr>);
+
+impl<S: Sync> FromRequestParts<S> for Peer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(peer_of(&parts.extensions)))
+    }
 }
 
 /// The credentials of an `Authorization` header of that scheme. Schemes are case-insensitive (RFC 9110 §11.1).
@@ -84,16 +172,29 @@ pub(super) fn scheme<'a>(header: &'a str, scheme: &str) -> Option<&'a str> {
     name.eq_ignore_ascii_case(scheme).then(|| rest.trim())
 }
 
-impl<S: Sync> FromRequestParts<S> for Caller {
+impl<S: Sync> FromRequestParts<S> for Pass {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         // A route outside `identify` knows nobody: it refuses.
-        match parts.extensions.get::<Identity>() {
-            Some(Identity::Known(caller)) => Ok(*caller),
-            Some(Identity::Bad(fault)) => Err(Problem::BadToken(*fault)),
-            Some(Identity::Nobody) | None => Err(Problem::NoToken),
-        }
+        known(parts.extensions.get::<Identity>().copied().unwrap_or(Identity::Nobody))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Pass::from_request_parts(parts, state).await.map(|pass| pass.caller)
+    }
+}
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Renter { account } = Renter::from_request_parts(parts, app).await?;
+        if app.is_operator(account) { Ok(Self { account }) } else { Err(Problem::WrongCaller("an operator's token")) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::error_handling::HandleErrorLayer;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -22,10 +22,10 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::TraceLayer;
 
-use super::caller::identify;
+use super::caller::{authorise, identify};
 use super::limits::{Limits, limit};
 use super::problem::render;
-use super::{JSON_LIMIT, Problem};
+use super::{IMMUTABLE, JSON_LIMIT, Problem};
 use crate::App;
 use crate::sequencer::Position;
 
@@ -49,7 +49,8 @@ pub(super) fn quick(router: Router, app: &App, limits: &Shared) -> Router {
         .layer(LoadShedLayer::new())
         .layer(GlobalConcurrencyLimitLayer::new(QUICK))
         .layer(middleware::from_fn_with_state(app.clone(), identify))
-        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>));
+        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
+        .layer(middleware::from_fn_with_state(app.clone(), authorise));
     router.layer(stack)
 }
 
@@ -61,17 +62,19 @@ pub(super) fn long(router: Router, app: &App, limits: &Shared) -> Router {
         .layer(LoadShedLayer::new())
         .layer(GlobalConcurrencyLimitLayer::new(LONG))
         .layer(middleware::from_fn_with_state(app.clone(), identify))
-        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>));
+        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
+        .layer(middleware::from_fn_with_state(app.clone(), authorise));
     router.layer(stack)
 }
 
-/// Blocks: many small requests of one caller are the normal case, so no rate limit.
+/// Blocks and tiles: many small requests of one caller are the normal case, so no rate limit.
 pub(super) fn blocks(router: Router, app: &App) -> Router {
     let stack = ServiceBuilder::new()
         .layer(HandleErrorLayer::new(turned_away))
         .layer(LoadShedLayer::new())
         .layer(GlobalConcurrencyLimitLayer::new(LONG))
         .layer(middleware::from_fn_with_state(app.clone(), identify))
+        .layer(middleware::from_fn_with_state(app.clone(), authorise))
         .layer(DefaultBodyLimit::disable());
     router.layer(stack)
 }
@@ -128,7 +131,9 @@ async fn stand(State(app): State<App>, request: Request, next: Next) -> Response
         problem.trace_id = trace;
         response = with_headers(render(response.status(), &problem), response.headers());
     }
-    position_headers(response.headers_mut(), &app.log.position());
+    if response.headers().get(CACHE_CONTROL).is_none_or(|value| value != IMMUTABLE) {
+        position_headers(response.headers_mut(), &app.log.position());
+    }
     app.metrics.answered(route.as_deref().unwrap_or("none"), response.status().as_u16(), began.elapsed());
     response
 }

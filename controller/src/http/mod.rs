@@ -3,7 +3,7 @@
 //! [`router`] joins the endpoints of [`route`] with the layers of [`layers`]; [`openapi`] is made from the same
 //! routes. Handlers parse, submit to the sequencer or read rows, and answer; none of them writes a lease. The state
 //! of all handlers is [`App`](crate::App), of which they use `config`, `pool`, `store`, `log`, `content`, `hub`,
-//! `secrets` ([`Secrets`]), `metrics` ([`Metrics`]) and `clock`.
+//! `secrets` ([`Secrets`]), `logins`, `origin`, `metrics` ([`Metrics`]) and `clock`.
 //!
 //! Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`: before authentication callers are told
 //! apart by their peer address, and without it all of them share one allowance.
@@ -12,15 +12,21 @@ mod caller;
 mod input;
 mod layers;
 mod limits;
+mod login_fault;
 pub mod metrics;
 mod offers;
 mod openapi;
+pub mod origin;
 mod page;
+pub mod pass;
 mod problem;
+mod promise;
 mod recover;
 mod request;
 mod route;
+mod rules;
 pub mod secrets;
+mod siwe;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -34,7 +40,8 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-pub use caller::{Caller, NodeToken, Renter};
+pub use caller::{Caller, NodeToken, Operator, Renter};
+pub use login_fault::LoginFault;
 pub use metrics::Metrics;
 pub use problem::{PROBLEM_JSON, Problem};
 pub use recover::{signed_by, signer_of};
@@ -42,10 +49,16 @@ pub use secrets::{Secrets, TOKEN_MS, TokenFault};
 
 use crate::App;
 use limits::Limits;
-use route::{auth, datasets, gateway, leases, log, money, nodes, pool, streams, system, wait};
+use route::{
+    auth, datasets, device, gateway, leases, licences, log, money, nodes, pool, relay, streams, system, tiles, wait,
+};
 
 /// Largest JSON body in bytes: 1 MiB.
 pub const JSON_LIMIT: usize = 1 << 20;
+/// User codes of devices that a caller may try in a minute.
+const CODES_PER_MINUTE: u32 = 30;
+/// `Cache-Control` of what never changes. It depends on no state, so such an answer names none.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 /// Everything this controller answers.
 pub fn router(app: App) -> Router {
@@ -57,12 +70,16 @@ pub fn router(app: App) -> Router {
         tracing::warn!(path = %uploads.display(), %error, "old uploads could not be removed");
     }
     let limits = Arc::new(Limits::new(app.config.requests_per_minute, DefaultClock::default()));
+    let tries = app.config.requests_per_minute.min(CODES_PER_MINUTE);
+    let tries = Arc::new(Limits::new(tries, DefaultClock::default()));
     let with_app = |routes: OpenApiRouter<App>| routes.with_state::<()>(app.clone()).split_for_parts().0;
     let router = Router::new()
         .merge(with_app(open()))
         .merge(layers::quick(with_app(quick()), &app, &limits))
+        .merge(layers::quick(with_app(codes()), &app, &tries))
         .merge(layers::long(with_app(long()), &app, &limits))
         .merge(layers::blocks(gateway::blocks(&app), &app))
+        .merge(layers::blocks(tiles::files().with_state(app.clone()), &app))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
     layers::outer(router, &app)
@@ -71,9 +88,11 @@ pub fn router(app: App) -> Router {
 /// The description of all routes, as committed in `api/openapi.json`.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    let routes = OpenApiRouter::with_openapi(openapi::Frame::openapi()).merge(open()).merge(quick()).merge(long());
+    let routes = OpenApiRouter::with_openapi(openapi::Frame::openapi()).merge(open()).merge(quick());
+    let routes = routes.merge(codes()).merge(long());
     let mut described = routes.into_openapi();
     described.merge(gateway::Described::openapi());
+    described.merge(tiles::Described::openapi());
     openapi::finish(&mut described);
     described
 }
@@ -95,6 +114,15 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(pool::shares))
         .routes(routes!(pool::registry))
         .routes(routes!(auth::nonce))
+        .routes(routes!(auth::siwe))
+        .routes(routes!(auth::refresh))
+        .routes(routes!(auth::logout))
+        .routes(routes!(auth::logout_all))
+        .routes(routes!(auth::revoke_all))
+        .routes(routes!(device::page))
+        .routes(routes!(device::script))
+        .routes(routes!(device::ask))
+        .routes(routes!(device::token))
         .routes(routes!(auth::create_key, auth::list_keys))
         .routes(routes!(auth::revoke_key))
         .routes(routes!(auth::token))
@@ -106,14 +134,26 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(leases::get))
         .routes(routes!(leases::placement))
         .routes(routes!(leases::release))
+        .routes(routes!(licences::list))
         .routes(routes!(datasets::get))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::pause))
         .routes(routes!(nodes::resume))
         .routes(routes!(nodes::reclaim))
+        .routes(routes!(relay::take))
+        .routes(routes!(relay::get))
         .routes(routes!(log::newest_head))
         .routes(routes!(log::entries))
+}
+
+/// What takes a code that is short enough to be guessed: few tries a minute.
+fn codes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(device::look))
+        .routes(routes!(device::approve))
+        .routes(routes!(device::deny))
+        .routes(routes!(device::approve_signed))
 }
 
 /// Waits, streams and uploads.

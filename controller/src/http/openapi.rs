@@ -1,12 +1,15 @@
 //! The description of the interface, made from the routes themselves.
 
-use selion_api::rest::Problem;
+use axum::http::Method;
+use selion_api::rest::{Problem, Scope};
 use utoipa::openapi::schema::Ref;
+use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi as Describe};
 
 use super::problem::PROBLEM_JSON;
+use super::rules::{Need, need};
 
 #[derive(Describe)]
 #[openapi(
@@ -33,14 +36,34 @@ impl Modify for Schemes {
     }
 }
 
-/// Adds to every operation that anything else is a problem document.
+/// Adds to every operation what the rules ask of its caller, and that anything else is a problem document.
 pub(super) fn finish(openapi: &mut OpenApi) {
-    for item in openapi.paths.paths.values_mut() {
-        let operations =
-            [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.head, &mut item.patch];
-        for operation in operations.into_iter().flatten() {
+    for (path, item) in &mut openapi.paths.paths {
+        let operations = [
+            (Method::GET, &mut item.get),
+            (Method::PUT, &mut item.put),
+            (Method::POST, &mut item.post),
+            (Method::DELETE, &mut item.delete),
+            (Method::HEAD, &mut item.head),
+            (Method::PATCH, &mut item.patch),
+        ];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            if let Some(scopes) = need(&method, path).and_then(scopes) {
+                operation.security = Some(vec![SecurityRequirement::new("bearer", scopes)]);
+            }
             operation.responses.responses.insert("default".to_owned(), RefOr::T(problem()));
         }
+    }
+}
+
+/// What the token must allow; `None` where none is asked for.
+fn scopes(need: Need) -> Option<Vec<&'static str>> {
+    match need {
+        Need::Nothing => None,
+        Need::Token | Need::Session => Some(Vec::new()),
+        Need::Scope(scope) | Need::ScopeOrNode(scope) => Some(vec![scope.code()]),
+        Need::Operator => Some(vec![Scope::Login.code()]),
     }
 }
 

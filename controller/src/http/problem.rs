@@ -9,7 +9,9 @@ use selion_api::rest::{self, FieldError};
 use selion_api::{LeaseId, Reason};
 use selion_dataplane::StoreError as ContentError;
 
+use super::login_fault::LoginFault;
 use super::secrets::TokenFault;
+use crate::relay::{RelayError, judge as relay};
 use crate::sequencer::SubmitError;
 
 /// Media type of every problem (RFC 9457).
@@ -28,8 +30,8 @@ pub enum Problem {
     WrongCaller(&'static str),
     /// `POST /v1/auth/token` without a known API key.
     BadApiKey,
-    /// The nonce is unknown, used, lapsed, or another account's.
-    BadNonce,
+    /// Something about a login.
+    Login(LoginFault),
     /// A signature that is not the account's; the pointer of the field that holds it.
     BadSignature(&'static str),
     /// There is no such thing; what, and the id as given.
@@ -76,6 +78,8 @@ pub enum Problem {
     Submit(SubmitError),
     /// The content store failed.
     Content(ContentError),
+    /// A call is not relayed.
+    Relay(relay::Refusal),
     /// The database failed.
     Store(sqlx::Error),
     /// A handler panicked.
@@ -85,7 +89,7 @@ pub enum Problem {
 }
 
 /// What differs from problem to problem.
-struct Face {
+pub(super) struct Face {
     status: StatusCode,
     code: &'static str,
     title: &'static str,
@@ -93,7 +97,7 @@ struct Face {
     retryable: bool,
 }
 
-const fn face(
+pub(super) const fn face(
     status: StatusCode,
     code: &'static str,
     title: &'static str,
@@ -122,21 +126,28 @@ impl Problem {
                 S::UNAUTHORIZED,
                 "no_token",
                 "A bearer token is needed.",
-                "POST /v1/auth/token with `Authorization: ApiKey <key>`, then send `Authorization: Bearer <token>`",
+                "log in with POST /v1/auth/siwe, or POST /v1/auth/token with an API key; then send `Authorization: Bearer <token>`",
                 false,
             ),
             Self::BadToken(TokenFault::Expired) => face(
                 S::UNAUTHORIZED,
                 "token_expired",
                 "The bearer token has lapsed.",
-                "POST /v1/auth/token for a new one and send the request again",
+                "POST /v1/auth/refresh or /v1/auth/token for a new one and send the request again",
                 true,
+            ),
+            Self::BadToken(TokenFault::Revoked) => face(
+                S::UNAUTHORIZED,
+                "token_revoked",
+                "The login of this token was ended.",
+                "log in again, or use an API key that was not revoked",
+                false,
             ),
             Self::BadToken(TokenFault::Forged) => face(
                 S::UNAUTHORIZED,
                 "bad_token",
                 "This pool's controller did not issue the bearer token.",
-                "log in to this pool: POST /v1/auth/token with an API key of this pool",
+                "log in to this pool: POST /v1/auth/siwe, or POST /v1/auth/token with an API key of this pool",
                 false,
             ),
             Self::WrongCaller(_) => face(
@@ -149,17 +160,11 @@ impl Problem {
             Self::BadApiKey => face(
                 S::UNAUTHORIZED,
                 "bad_api_key",
-                "The API key is missing, unknown or revoked.",
-                "make a new key: POST /v1/auth/nonce, sign its message, POST /v1/api-keys",
+                "The API key is missing, unknown, lapsed or revoked.",
+                "log in with the account's key (POST /v1/auth/nonce, then /v1/auth/siwe) and make a new one: POST /v1/api-keys",
                 false,
             ),
-            Self::BadNonce => face(
-                S::UNAUTHORIZED,
-                "bad_nonce",
-                "The nonce is unknown, used, lapsed or another account's.",
-                "POST /v1/auth/nonce for a new one and sign its message within five minutes",
-                false,
-            ),
+            Self::Login(fault) => fault.face(),
             Self::BadSignature(_) => face(
                 S::UNPROCESSABLE_ENTITY,
                 "bad_signature",
@@ -240,6 +245,7 @@ impl Problem {
                 face(S::BAD_REQUEST, "body_cut_short", "The body broke off.", "send the request again", true)
             }
             Self::Refused(refusal) => refused(refusal.reason),
+            Self::Relay(refusal) => not_relayed(refusal),
             Self::WaitTimeout(..) => face(
                 S::REQUEST_TIMEOUT,
                 "wait_timeout",
@@ -331,9 +337,10 @@ impl Problem {
             Self::NoToken => "the request has no `Authorization: Bearer` header".to_owned(),
             Self::BadToken(TokenFault::Expired) => "the token's time is over".to_owned(),
             Self::BadToken(TokenFault::Forged) => "the token's signature, pool or form is not this pool's".to_owned(),
+            Self::BadToken(TokenFault::Revoked) => "a logout, a revocation or the operator ended it".to_owned(),
             Self::WrongCaller(wanted) => format!("this endpoint takes {wanted}"),
             Self::BadApiKey => "no live API key was presented as `Authorization: ApiKey <key>`".to_owned(),
-            Self::BadNonce => "the nonce is not one that was given for this account and not used yet".to_owned(),
+            Self::Login(fault) => fault.detail(),
             Self::BadSignature(pointer) => format!("{pointer} was not made by the account's key"),
             Self::NotFound(what, id) => format!("no {what} `{id}`"),
             Self::NotYours(what, id) => format!("{what} `{id}` belongs to another account"),
@@ -355,6 +362,7 @@ impl Problem {
                 None => format!("{id} is `{}`", state.code()),
             },
             Self::BlockMissing(cid) => format!("block {cid} is not in the store"),
+            Self::Relay(refusal) => refusal.to_string(),
             Self::RateLimited(seconds) => format!("the next request is accepted in {seconds} s"),
             Self::NotReady(missing) => (*missing).to_owned(),
             Self::Overloaded => "no room for another request now".to_owned(),
@@ -378,6 +386,7 @@ impl Problem {
             Self::Content(ContentError::OverLimit { .. } | ContentError::Dag(_)) => None,
             Self::Content(error) => Some(error.to_string()),
             Self::Submit(error) => Some(error.to_string()),
+            Self::Relay(relay::Refusal::NoAnswer { why }) => Some(why.clone()),
             Self::Internal(why) => Some(why.clone()),
             _ => None,
         }
@@ -391,6 +400,12 @@ fn refused(reason: Reason) -> Face {
     let (status, suggestion, retryable) = match reason {
         R::PriceAboveMax => (S::CONFLICT, "raise max_rate to at least `nearest.need` of the nearest offer", false),
         R::PaymentRequired => (S::CONFLICT, "deposit more in the vault, shorten duration_ms, or lower max_rate", true),
+        R::NoSeat => (S::CONFLICT, "set wait_ms to wait for a seat; GET /v1/licences shows those that are taken", true),
+        R::NoLicence => (
+            S::CONFLICT,
+            "GET /v1/licences shows the licences of the account; ask the issuer, or for at most `nearest.have` members",
+            false,
+        ),
         R::IdempotencyMismatch => (S::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for another request", false),
         R::BadRequest => (S::UNPROCESSABLE_ENTITY, "correct the request; GET /openapi.json has its form", false),
         R::NotYours => (S::FORBIDDEN, "log in as the account that owns it", false),
@@ -441,6 +456,44 @@ fn refused(reason: Reason) -> Face {
     face(status, reason.code(), reason.text(), suggestion, retryable)
 }
 
+/// Why a call is not relayed. A code for each reason: wallets branch on it.
+fn not_relayed(refusal: &relay::Refusal) -> Face {
+    use StatusCode as S;
+    use relay::Refusal as R;
+    const TITLE: &str = "The call is not relayed.";
+    const OWN: &str = "sign within these bounds, or send the call as a transaction of your own";
+    let (status, code, suggestion, retryable) = match refusal {
+        R::Off => (
+            S::CONFLICT,
+            "relay_off",
+            "send the call as a transaction of your own, or ask the operator to start with --relay-per-day N",
+            false,
+        ),
+        R::NotACall(_) => (S::UNPROCESSABLE_ENTITY, "relay_no_call", "sign a call to this pool's contracts", false),
+        R::NotRelayed { .. } => (S::FORBIDDEN, "relay_not_allowed", "send it as a transaction of your own", false),
+        R::Gas { .. } => (S::UNPROCESSABLE_ENTITY, "relay_gas", OWN, false),
+        R::TooLong { .. } => (S::UNPROCESSABLE_ENTITY, "relay_too_long", OWN, false),
+        R::Lapsed { .. } => (S::UNPROCESSABLE_ENTITY, "relay_lapsed", "sign it again with a later deadline", false),
+        R::TooFar { .. } => (S::UNPROCESSABLE_ENTITY, "relay_too_far", "sign it again with a nearer deadline", false),
+        R::NotSigned { .. } => (
+            S::UNPROCESSABLE_ENTITY,
+            "bad_signature",
+            "sign the typed data ForwardRequest with value 0, for the forwarder and chain that the detail names",
+            false,
+        ),
+        R::Nonce { .. } => (S::CONFLICT, "relay_nonce", "sign it again with the nonce that the detail names", false),
+        R::Busy { .. } => (S::CONFLICT, "relay_busy", "wait for that one: GET /v1/relay/{id}", true),
+        R::Reverted { .. } => {
+            (S::CONFLICT, "relay_reverted", "put right what the contract names, then sign it again", false)
+        }
+        R::OverBudget { .. } => {
+            (S::TOO_MANY_REQUESTS, "relay_budget", "wait as long as Retry-After says, or pay for it yourself", true)
+        }
+        R::NoAnswer { .. } => (S::SERVICE_UNAVAILABLE, "chain_silent", "send the same request again in a moment", true),
+    };
+    face(status, code, TITLE, suggestion, retryable)
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         if let Some(cause) = self.cause() {
@@ -471,7 +524,9 @@ impl IntoResponse for Problem {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         match self {
-            Self::RateLimited(seconds) => drop(headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)))),
+            Self::RateLimited(seconds) | Self::Relay(relay::Refusal::OverBudget { wait_s: seconds, .. }) => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+            }
             _ if status == StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1_u64));
             }
@@ -493,6 +548,21 @@ pub(super) fn render(status: StatusCode, body: &rest::Problem) -> Response {
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         Self::Store(error)
+    }
+}
+
+impl From<LoginFault> for Problem {
+    fn from(fault: LoginFault) -> Self {
+        Self::Login(fault)
+    }
+}
+
+impl From<RelayError> for Problem {
+    fn from(error: RelayError) -> Self {
+        match error {
+            RelayError::Refused(refusal) => Self::Relay(refusal),
+            RelayError::Store(error) => Self::Store(error),
+        }
     }
 }
 

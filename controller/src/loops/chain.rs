@@ -1,7 +1,8 @@
 //! [`Sender`] over the pool's node: the authority's transactions.
 
 use async_trait::async_trait;
-use selion_api::{Address, Hash32};
+use selion_api::{Account, Address, Hash32};
+use selion_contracts::relay::made_by;
 use selion_contracts::{BlockTag, Draft, Fees, Pool, RpcError, Signer};
 use selion_market::state::BlockRef;
 
@@ -18,6 +19,15 @@ impl AuthoritySender {
     #[must_use]
     pub fn new(pool: Pool, signer: Signer) -> Self {
         Self { pool, signer }
+    }
+
+    /// Why the call behind a relayed one is refused: the forwarder says only that it is.
+    async fn behind(&self, forwarder: Address, calldata: &[u8], block: BlockTag) -> Option<String> {
+        let call = made_by(calldata)?;
+        match self.pool.rpc.call_from(Account(forwarder.0), Some(call.to), &call.data, block).await {
+            Err(RpcError::Reverted { reason, .. }) => Some(reason),
+            _ => None,
+        }
     }
 
     /// What a node's refusal means. Nodes agree on the words, not on the codes.
@@ -60,6 +70,19 @@ impl Sender for AuthoritySender {
         nonce.map_err(|error| self.read(error))
     }
 
+    async fn head(&self) -> Result<u64, SendError> {
+        let head = self.pool.rpc.header(BlockTag::Latest).await;
+        head.map(|header| header.number).map_err(|error| self.read(error))
+    }
+
+    async fn holds(&self, at: BlockRef) -> Result<bool, SendError> {
+        match self.pool.rpc.header(BlockTag::Number(at.number)).await {
+            Ok(header) => Ok(header.hash == at.hash),
+            Err(RpcError::NoBlock { .. }) => Ok(false),
+            Err(error) => Err(self.read(error)),
+        }
+    }
+
     async fn fees(&self) -> Result<Fees, SendError> {
         self.pool.rpc.fees().await.map_err(|error| self.read(error))
     }
@@ -67,7 +90,13 @@ impl Sender for AuthoritySender {
     async fn gas(&self, target: Address, calldata: &[u8]) -> Result<u64, SendError> {
         let (rpc, from) = (&self.pool.rpc, self.signer.account());
         let gas = rpc.estimate_gas(from, Some(target), calldata).await;
-        let gas = gas.map_err(|error| self.read(error))?;
+        let gas = match gas.map_err(|error| self.read(error)) {
+            Err(SendError::Reverted(reason)) => {
+                let behind = self.behind(target, calldata, BlockTag::Latest).await;
+                return Err(SendError::Reverted(behind.unwrap_or(reason)));
+            }
+            other => other?,
+        };
         // A fifth on top: other transactions may come first and warm or fill slots.
         Ok(gas.saturating_add(gas / 5))
     }
@@ -104,7 +133,9 @@ impl Sender for AuthoritySender {
         let (rpc, from) = (&self.pool.rpc, self.signer.account());
         // The same call on the state after it usually fails in the same way.
         match rpc.call_from(from, Some(target), calldata, BlockTag::Number(block)).await {
-            Err(RpcError::Reverted { reason, .. }) => reason,
+            Err(RpcError::Reverted { reason, .. }) => {
+                self.behind(target, calldata, BlockTag::Number(block)).await.unwrap_or(reason)
+            }
             _ => "it ran out of gas, or the chain's state changed after it was signed".into(),
         }
     }

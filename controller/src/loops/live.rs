@@ -76,6 +76,7 @@ impl Life {
             claim_ms: 3_600_000,
             agents_back,
             public_url: Some(URL.into()),
+            outbox: Arc::default(),
             clock: wall_clock,
         };
         let Loops { anchors, claims, mut tasks, .. } = Loops::start(&parts, &stop);

@@ -1,6 +1,7 @@
 //! What the controller does by itself: signs vouchers, anchors the log, claims, keeps its registration, and sends all
 //! of that from one outbox. Each loop compares what should be with what is; see [`drive`].
 
+pub mod alive;
 pub mod anchors;
 pub mod chain;
 pub mod claims;
@@ -44,6 +45,7 @@ const SEND_EVERY: Duration = Duration::from_millis(500);
 const SIGN_EVERY: Duration = Duration::from_secs(5);
 /// How often the controller's registration is looked at.
 const REGISTER_EVERY: Duration = Duration::from_secs(60);
+const LOOK_ALIVE_EVERY: Duration = Duration::from_secs(60);
 
 /// A loop that can be asked to do its work at once.
 #[derive(Clone, Default)]
@@ -90,6 +92,8 @@ pub struct Parts {
     pub agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where others reach this controller; `None`: not registered.
     pub public_url: Option<String>,
+    /// Wakes the loop that sends.
+    pub outbox: Arc<Notify>,
     /// The time.
     pub clock: fn() -> TimeMs,
 }
@@ -124,7 +128,7 @@ impl Loops {
             // A start is news: its `Opened` and whatever the last process did not anchor.
             news: Arc::new(AtomicU64::new(parts.log.read(|state| state.next_seq))),
             claims: loops.claims.clone(),
-            outbox: Arc::default(),
+            outbox: parts.outbox.clone(),
         };
         let signer = parts.sender.address();
         let desk = Desk::new(parts.store.writer.clone(), signer, wake.outbox.clone());
@@ -133,6 +137,7 @@ impl Loops {
         loops.tasks.spawn(run_anchors(parts.clone(), wake.clone(), desk.clone(), stop.clone()));
         loops.tasks.spawn(run_claims(parts.clone(), wake.clone(), desk.clone(), stop.clone()));
         loops.tasks.spawn(run_outbox(parts.clone(), wake.clone(), stop.clone()));
+        loops.tasks.spawn(run_alive(parts.clone(), desk.clone(), stop.clone()));
         if let Some(url) = parts.public_url.clone() {
             loops.tasks.spawn(run_registry(parts.clone(), url, desk, stop.clone()));
         }
@@ -263,6 +268,20 @@ async fn run_outbox(parts: Parts, wake: Wake, stop: CancellationToken) {
                 parts.mirror.nudge();
             }
             Ok::<_, outbox::OutboxError>(report)
+        }
+    })
+    .await;
+}
+
+async fn run_alive(parts: Parts, desk: Desk, stop: CancellationToken) {
+    drive("alive", LOOK_ALIVE_EVERY, Arc::default(), stop, move || {
+        let (parts, desk) = (parts.clone(), desk.clone());
+        async move {
+            let terms = parts.pool.terms(BlockTag::Latest).await.map_err(|error| error.to_string())?;
+            let head = parts.pool.head(BlockTag::Latest).await.map_err(|error| error.to_string())?;
+            let now = (parts.clock)();
+            let due = head.epoch == parts.fence.epoch && alive::is_due(head.seen, terms.take_over_after_s, now);
+            alive::pass(due, &desk, &parts.pool, now).await.map_err(|error| error.to_string())
         }
     })
     .await;

@@ -1,7 +1,7 @@
 //! Sends what stands in the outbox: one queue of one key in the order of its nonces. The table is the truth, the nodes
 //! are asked what became of it; so a pass may be cut off anywhere and repeated by another process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use selion_api::{Address, TimeMs};
@@ -9,15 +9,18 @@ use selion_contracts::Fees;
 use sqlx::SqlitePool;
 use tokio::sync::Notify;
 
-use super::sender::{SendError, Sender, raised};
+use super::sender::{Mined, SendError, Sender, raised};
 use crate::store::outbox::{self, Kind, Order, Outgoing, Status, Try};
 
 /// Sent and not mined for this long: a dearer form replaces it.
 const STALL_MS: u64 = 20_000;
-/// Its nonce is used up, yet none of its forms was mined, for this long: somebody else used the key.
+/// Its nonce is used up, yet none of its forms was mined, for this long: somebody else used the key. Or a nonce below
+/// it is nobody's for this long.
 const LOST_MS: u64 = 60_000;
 /// Transactions with the nodes at one time.
 const IN_FLIGHT: usize = 16;
+/// Gas of a transaction without any effect.
+const TRANSFER_GAS: u64 = 21_000;
 /// Most that a price is raised to, as a multiple of what gas costs now.
 const DEAREST: u128 = 10;
 
@@ -98,17 +101,30 @@ pub struct Outbox {
     sender: Arc<dyn Sender>,
     /// Rows that this process has sent: the others may never have left the one before.
     sent: BTreeSet<i64>,
+    /// Rows whose nonce somebody else used: in a block of that height at most.
+    lost: BTreeMap<i64, u64>,
+    gap: Option<Gap>,
+}
+
+/// Nonces below all of ours that nobody uses.
+#[derive(Clone, Copy)]
+struct Gap {
+    since: TimeMs,
+    /// The lowest of them.
+    nonce: u64,
+    /// What was offered to fill it.
+    paid: Option<Fees>,
 }
 
 impl Outbox {
     /// Over the tables in `db`.
     #[must_use]
     pub fn new(db: SqlitePool, sender: Arc<dyn Sender>) -> Self {
-        Self { db, sender, sent: BTreeSet::new() }
+        Self { db, sender, sent: BTreeSet::new(), lost: BTreeMap::new(), gap: None }
     }
 
-    /// One pass. Blocks up to `settled` are final; `done` says why an order that was not signed yet is not needed any
-    /// more.
+    /// One pass. Blocks up to `settled` are final, and what they did is known; `done` says why an order is not needed any
+    /// more. It is asked of what was not signed yet, and of what somebody else's transaction took the nonce.
     ///
     /// # Errors
     ///
@@ -123,10 +139,11 @@ impl Outbox {
         let mut in_flight = 0;
         let live = outbox::live(&self.db, self.sender.address()).await?;
         for row in live.iter().filter(|row| row.status != Status::Queued) {
-            if !self.pursue(row, now, settled, &mut report).await? {
+            if !self.pursue(row, now, settled, &done, &mut report).await? {
                 in_flight += 1;
             }
         }
+        self.fill(&live, now).await?;
         for row in live.iter().filter(|row| row.status == Status::Queued) {
             if let Some(reason) = done(&row.order) {
                 outbox::mark_dropped(&self.db, row.seq, reason).await?;
@@ -144,6 +161,7 @@ impl Outbox {
         row: &Outgoing,
         now: TimeMs,
         settled: u64,
+        done: &impl Fn(&Order) -> Option<&'static str>,
         report: &mut Report,
     ) -> Result<bool, OutboxError> {
         let tries = outbox::tries(&self.db, row.seq).await?;
@@ -151,20 +169,13 @@ impl Outbox {
             let Some(mined) = self.sender.receipt(one.hash).await? else {
                 continue;
             };
-            if row.block != Some(mined.at) {
-                let reason = match mined.ok {
-                    true => None,
-                    false => {
-                        let (order, block) = (&row.order, mined.at.number);
-                        let why = self.sender.why(order.target, &order.calldata, block).await;
-                        tracing::warn!(kind = order.kind.code(), tx = %one.hash, why, "a transaction was reverted");
-                        Some(why)
-                    }
-                };
-                outbox::mark_mined(&self.db, row.seq, one.hash, mined.at, reason.as_deref()).await?;
-                report.mined += 1;
+            let last = mined.at.number <= settled;
+            // A node that stayed on a fork has receipts, too.
+            if last && !self.sender.holds(mined.at).await? {
+                continue;
             }
-            if mined.at.number <= settled {
+            self.mined(row, one, mined, report).await?;
+            if last {
                 outbox::mark_final(&self.db, row.seq).await?;
                 self.sent.remove(&row.seq);
                 report.over += 1;
@@ -185,17 +196,96 @@ impl Outbox {
         };
         if self.sender.mined_nonce().await? > nonce {
             if now.since(sent) >= LOST_MS {
-                let reason = format!(
-                    "nonce {nonce} was used by a transaction that is not ours: another program signs with the authority's key"
-                );
-                tracing::error!(kind = row.order.kind.code(), reason, "a transaction was lost");
-                outbox::mark_failed(&self.db, row.seq, &reason).await?;
-                report.over += 1;
+                return self.lose(row, settled, done(&row.order), report).await;
             }
-        } else if now.since(sent) >= STALL_MS {
+            return Ok(false);
+        }
+        self.lost.remove(&row.seq);
+        if now.since(sent) >= STALL_MS {
             self.replace(row, nonce, newest, now, report).await?;
         }
         Ok(false)
+    }
+
+    /// Notes where a form was mined, and why it did nothing if so.
+    async fn mined(&self, row: &Outgoing, form: &Try, mined: Mined, report: &mut Report) -> Result<(), OutboxError> {
+        if row.block == Some(mined.at) && row.tx_hash == Some(form.hash) {
+            return Ok(());
+        }
+        let order = &row.order;
+        let reason = match mined.ok {
+            true => None,
+            false => {
+                let why = self.sender.why(order.target, &order.calldata, mined.at.number).await;
+                tracing::warn!(kind = order.kind.code(), tx = %form.hash, why, "a transaction was reverted");
+                Some(why)
+            }
+        };
+        outbox::mark_mined(&self.db, row.seq, form.hash, mined.at, reason.as_deref()).await?;
+        report.mined += 1;
+        Ok(())
+    }
+
+    /// The row's nonce is used, and no form of it has a receipt. Once the block that used it is final, what it did is
+    /// known: if it was not ours, the order gets another nonce. `true` if it is over.
+    async fn lose(
+        &mut self,
+        row: &Outgoing,
+        settled: u64,
+        done: Option<&'static str>,
+        report: &mut Report,
+    ) -> Result<bool, OutboxError> {
+        let head = self.sender.head().await?;
+        if *self.lost.entry(row.seq).or_insert(head) > settled {
+            return Ok(false);
+        }
+        self.lost.remove(&row.seq);
+        self.sent.remove(&row.seq);
+        outbox::release(&self.db, row.seq, done).await?;
+        report.over += u32::from(done.is_some());
+        match done {
+            Some(done) => tracing::info!(kind = row.order.kind.code(), done, "a transaction's receipt was never seen"),
+            None => tracing::error!(
+                kind = row.order.kind.code(),
+                nonce = row.nonce,
+                "another program signs with the authority's key: its transaction took the nonce of one of ours, which \
+                 is sent again; no other program may use this key"
+            ),
+        }
+        Ok(true)
+    }
+
+    /// A nonce below all that we use, and that nobody's transaction takes, holds all of ours up: another program's
+    /// transaction was counted and then lost. One without any effect takes its place.
+    async fn fill(&mut self, live: &[Outgoing], now: TimeMs) -> Result<(), OutboxError> {
+        let Some(lowest) = live.iter().filter(|row| row.status == Status::Signed).filter_map(|row| row.nonce).min()
+        else {
+            self.gap = None;
+            return Ok(());
+        };
+        let nonce = self.sender.mined_nonce().await?;
+        if nonce >= lowest || live.iter().any(|row| row.nonce == Some(nonce)) {
+            self.gap = None;
+            return Ok(());
+        }
+        let before = self.gap.unwrap_or(Gap { since: now, nonce, paid: None });
+        let paid = before.paid.filter(|_| before.nonce == nonce);
+        self.gap = Some(Gap { nonce, paid, ..before });
+        if now.since(before.since) < LOST_MS {
+            return Ok(());
+        }
+        let current = self.sender.fees().await?;
+        let fees = paid.map_or(current, |paid| raised(paid, current));
+        let fees = if fees.max > current.max.saturating_mul(DEAREST) { current } else { fees };
+        let own = self.sender.address();
+        let (_, raw) = self.sender.sign(own, &[], nonce, TRANSFER_GAS, fees)?;
+        tracing::warn!(nonce, "a nonce of the authority's key was left out; an empty transaction takes it");
+        match self.sender.send(&raw).await {
+            Ok(()) | Err(SendError::Known | SendError::NonceTaken | SendError::Underpriced) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.gap = Some(Gap { nonce, paid: Some(fees), ..before });
+        Ok(())
     }
 
     /// Signs and sends a queued row. `true` if it is with the nodes now.

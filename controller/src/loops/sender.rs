@@ -70,6 +70,20 @@ pub trait Sender: Send + Sync {
     /// [`SendError::Unreachable`].
     async fn mined_nonce(&self) -> Result<u64, SendError>;
 
+    /// Height of a block whose chain holds all that [`mined_nonce`](Self::mined_nonce) counted before.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Unreachable`].
+    async fn head(&self) -> Result<u64, SendError>;
+
+    /// Whether that block is on the chain.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Unreachable`].
+    async fn holds(&self, at: BlockRef) -> Result<bool, SendError>;
+
     /// What gas costs now.
     ///
     /// # Errors

@@ -173,7 +173,12 @@ mod tests {
     use super::*;
 
     fn anchor(size: u64) -> HeadRecord {
-        HeadRecord { epoch: 1, size, commitment: head_commitment(Hash32([1; 32]), Hash32([2; 32])) }
+        HeadRecord {
+            epoch: 1,
+            size,
+            commitment: head_commitment(Hash32([1; 32]), Hash32([2; 32])),
+            seen: selion_api::TimeMs(0),
+        }
     }
 
     fn local(size: u64, root: u8) -> LocalLog {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use selion_api::chain::{Block, ChainEvent};
 use selion_market::state::BlockRef;
 use selion_market::{Answer, Input};
@@ -20,6 +21,8 @@ const WINDOW: usize = 8_192;
 const FAR_BEHIND: u64 = 2_048;
 /// Blocks in one range read.
 const RANGE: u64 = 2_000;
+/// Blocks asked for at one time, far below the head.
+const AT_ONCE: usize = 16;
 /// So many passes in a row must see the changed block before the log is told that the chain broke: one node of a
 /// balanced address may be on a fork by itself.
 const SURE_AFTER: u32 = 3;
@@ -105,13 +108,16 @@ pub struct Follower {
     db: SqlitePool,
     finality: Finality,
     window: Window,
+    /// The first block that was ever read: another one there is another chain.
+    birth: BlockRef,
     /// Passes in a row that saw the final block changed.
     changed: u32,
 }
 
 impl Follower {
-    /// Resumes after the last block in the log or the last final one in the store, whichever is higher; `birth` is the
-    /// block before the one that created the pool, used when there is neither.
+    /// Resumes after the last final block in the store; `birth` is a block before the one that created the pool, used
+    /// when there is none. The log may be ahead of the store by what a crash cut off: that is read again, so that the
+    /// rows have it, and not entered again.
     ///
     /// # Errors
     ///
@@ -123,10 +129,9 @@ impl Follower {
         finality: Finality,
         birth: BlockRef,
     ) -> sqlx::Result<Self> {
-        let stored = block::newest_final(&db).await?;
-        let base = [log.block(), stored, Some(birth)].into_iter().flatten().max_by_key(|at| at.number).unwrap_or(birth);
+        let base = block::newest_final(&db).await?.unwrap_or(birth);
         block::restart(&db, base).await?;
-        Ok(Self { source, log, db, finality, window: Window::new(base, WINDOW), changed: 0 })
+        Ok(Self { source, log, db, finality, window: Window::new(base, WINDOW), birth, changed: 0 })
     }
 
     /// Reads up to the head and enters what became final. May be cut short or repeated at any point.
@@ -140,30 +145,34 @@ impl Follower {
         if latest.number < base.number {
             return Err(MirrorError::Behind { head: latest.number, had: base.number });
         }
-        let mut pass = Pass::default();
         if self.log.broken() {
             return Err(MirrorError::Broken { had: base });
         }
-        if self.jump(&latest, &mut pass).await? {
-            pass.seen = self.window.tip().number;
-            pass.settled = self.window.base().number;
-            return Ok(pass);
+        if latest.hash != self.window.tip().hash {
+            self.source.same_chain().await?;
         }
-        let followed = self.climb(latest).await;
-        if let Err(MirrorError::Broken { had }) = followed {
-            return Err(self.broken(had).await?);
+        let mut pass = Pass::default();
+        match self.advance(latest, &mut pass).await {
+            Err(MirrorError::Broken { had }) => return Err(self.broken(had).await?),
+            outcome => outcome?,
         }
-        pass.more |= followed?;
         self.changed = 0;
-        self.settle(&latest, &mut pass).await?;
         pass.seen = self.window.tip().number;
         pass.settled = self.window.base().number;
         Ok(pass)
     }
 
+    async fn advance(&mut self, latest: Header, pass: &mut Pass) -> Result<(), MirrorError> {
+        if self.jump(&latest, pass).await? {
+            return Ok(());
+        }
+        pass.more |= self.climb(latest).await?;
+        self.settle(&latest, pass).await
+    }
+
     async fn header(&self, at: At) -> Result<Header, MirrorError> {
         let header = self.source.header(at).await?;
-        header.ok_or_else(|| SourceError(format!("it has no block at {at:?}")).into())
+        header.ok_or_else(|| SourceError::Node(format!("it has no block at {at:?}")).into())
     }
 
     /// Takes header after header until `latest` is the tip. `Ok(true)` if the bound of work was reached first.
@@ -186,10 +195,7 @@ impl Follower {
                     header.number.saturating_add(1)
                 }
                 Verdict::Extends | Verdict::Reorg { .. } => {
-                    let Some(events) = self.source.events(header.hash).await? else {
-                        return Err(MirrorError::Inconsistent(header.number));
-                    };
-                    let seen = Seen { header, events };
+                    let seen = self.seen(header).await?;
                     block::put(&self.db, &seen).await?;
                     if let Verdict::Reorg { common } = self.window.advance(seen) {
                         tracing::info!(common, number = header.number, "the chain reorganised");
@@ -208,6 +214,16 @@ impl Follower {
         Ok(true)
     }
 
+    /// The block with its events, asked by its own hash.
+    async fn seen(&self, header: Header) -> Result<Seen, MirrorError> {
+        if header.silent {
+            return Ok(Seen { header, events: Vec::new() });
+        }
+        let events = self.source.events(header.hash).await?;
+        let events = events.ok_or(MirrorError::Inconsistent(header.number))?;
+        Ok(Seen { header, events })
+    }
+
     /// Enters what became final, lowest first.
     async fn settle(&mut self, latest: &Header, pass: &mut Pass) -> Result<(), MirrorError> {
         let tip = self.window.tip();
@@ -223,10 +239,8 @@ impl Follower {
             if seen.header.number > through {
                 break;
             }
-            if !seen.events.is_empty() {
-                let (header, events) = (seen.header, seen.events.clone());
-                pass.entered += u64::from(self.enter(header, events).await?);
-            }
+            let (header, events) = (seen.header, seen.events.clone());
+            pass.entered += u64::from(self.enter(header, events).await?);
             self.window.settle_lowest();
         }
         let settled = self.window.base().number;
@@ -254,11 +268,14 @@ impl Follower {
         Ok(fits.then_some(header))
     }
 
-    /// Enters a final block unless the log has it. Tells whether it was new.
+    /// Enters a final block with events unless the log has it. Tells whether it was new.
     async fn enter(&self, header: Header, events: Vec<ChainEvent>) -> Result<bool, MirrorError> {
-        let Header { number, hash, parent } = header;
-        if self.log.block().is_some_and(|last| last.number >= number) {
-            return Ok(false);
+        let Header { number, hash, parent, .. } = header;
+        match self.log.block() {
+            Some(had) if had.number == number && had.hash != hash => return Err(MirrorError::Broken { had }),
+            Some(had) if had.number >= number => return Ok(false),
+            _ if events.is_empty() => return Ok(false),
+            _ => {}
         }
         let input = Input::Block(Block { number, hash, parent, events });
         match self.log.enter(input).await? {
@@ -280,32 +297,56 @@ impl Follower {
         if !self.window.is_empty() || through.saturating_sub(base.number) < FAR_BEHIND {
             return Ok(false);
         }
-        if self.header(At::Number(base.number)).await?.hash != base.hash {
-            // `climb` says whether it is so for good.
+        // `climb` says whether a changed base is so for good.
+        let Some(end) = self.far_end(base, through).await? else {
             return Ok(false);
+        };
+        let blocks = self.source.event_blocks(base.number + 1, end.number).await?;
+        let read = futures::stream::iter(blocks).map(|at| self.far(at)).buffered(AT_ONCE);
+        let mut seen: Vec<Seen> = read.try_collect().await?;
+        // Nothing in a range is linked to what is below it. If another node took over meanwhile, none of it counts.
+        self.source.same_chain().await?;
+        if self.far_end(base, through).await? != Some(end) {
+            return Err(MirrorError::Inconsistent(end.number));
         }
-        let (from, to) = (base.number + 1, base.number + RANGE);
-        for number in self.source.event_blocks(from, to).await? {
-            let header = self.header(At::Number(number)).await?;
-            let Some(events) = self.source.events(header.hash).await? else {
-                return Err(MirrorError::Inconsistent(number));
-            };
-            let seen = Seen { header, events };
-            pass.entered += u64::from(self.enter(header, seen.events.clone()).await?);
-            block::put_final(&self.db, &seen).await?;
+        if seen.last().is_none_or(|last| last.header.number < end.number) {
+            seen.push(Seen { header: end, events: Vec::new() });
         }
-        let end = self.header(At::Number(to)).await?;
-        if block::newest_final(&self.db).await?.is_none_or(|last| last.number < to) {
-            let seen = Seen { header: end, events: Vec::new() };
-            block::put_final(&self.db, &seen).await?;
+        for Seen { header, events } in &seen {
+            pass.entered += u64::from(self.enter(*header, events.clone()).await?);
         }
+        block::put_final(&self.db, &seen).await?;
         self.window = Window::new(end.reference(), WINDOW);
         pass.more = true;
         Ok(true)
     }
 
+    /// The last block of the range above `base`, if `base` is still on the chain and `through` is there, too.
+    async fn far_end(&self, base: BlockRef, through: u64) -> Result<Option<Header>, MirrorError> {
+        let end = self.header(At::Number(base.number + RANGE)).await?;
+        self.header(At::Number(through)).await?;
+        let unchanged = self.header(At::Number(base.number)).await?.hash == base.hash;
+        Ok(unchanged.then_some(end))
+    }
+
+    /// A block of which a range said that it holds events.
+    async fn far(&self, at: BlockRef) -> Result<Seen, MirrorError> {
+        let header = self.header(At::Number(at.number)).await?;
+        let seen = self.seen(header).await?;
+        match header.reference() == at && !seen.events.is_empty() {
+            true => Ok(seen),
+            false => Err(MirrorError::Inconsistent(at.number)),
+        }
+    }
+
     /// A final block changed: tells the log once, when it was seen often enough in a row.
     async fn broken(&mut self, had: BlockRef) -> Result<MirrorError, MirrorError> {
+        self.source.same_chain().await?;
+        let first = self.header(At::Number(self.birth.number)).await?;
+        if first.hash != self.birth.hash {
+            let (number, want, found) = (first.number, self.birth.hash, first.hash);
+            return Err(SourceError::OtherGenesis { number, want, found }.into());
+        }
         self.changed += 1;
         if self.changed >= SURE_AFTER && !self.log.broken() {
             // The log names a block that it holds itself, if that one changed too.

@@ -48,6 +48,12 @@ pub struct PoolOptions {
     pub allow_simulated: bool,
     /// Whether nodes without a sandbox may be leased.
     pub allow_unsandboxed: bool,
+    /// What a proven offence costs the bond of an authority.
+    pub penalty: Amount,
+    /// Seconds in which an accusation can be answered.
+    pub answer_delay_s: u32,
+    /// Seconds of silence after which a standby may take the authority over; 0: nobody can.
+    pub take_over_after_s: u32,
     /// Content id of a description; may be empty.
     pub metadata_cid: String,
 }
@@ -70,6 +76,9 @@ impl PoolOptions {
             grace_s: THREE_DAYS_S,
             allow_simulated: true,
             allow_unsandboxed: true,
+            penalty: Amount(100_000_000),
+            answer_delay_s: THREE_DAYS_S,
+            take_over_after_s: 86_400,
             metadata_cid: String::new(),
         }
     }
@@ -100,6 +109,9 @@ pub async fn create_pool(rpc: &Rpc, signer: &Signer, options: &PoolOptions) -> R
         grace_s: options.grace_s,
         allow_simulated: options.allow_simulated,
         allow_unsandboxed: options.allow_unsandboxed,
+        penalty: options.penalty,
+        answer_delay_s: options.answer_delay_s,
+        take_over_after_s: options.take_over_after_s,
         metadata_cid: options.metadata_cid.clone(),
     };
     let made = create(rpc, signer, factory, &terms).await?;

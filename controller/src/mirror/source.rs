@@ -20,14 +20,64 @@ pub enum At {
     Number(u64),
 }
 
-/// The chain did not answer, or not with sense.
+/// The chain did not answer, or not with sense. Nothing of a false answer is kept; the next pass asks again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("chain node: {0}")]
-pub struct SourceError(pub String);
+pub enum SourceError {
+    /// No answer, or one that is none.
+    #[error("chain node: {0}")]
+    Node(String),
+    /// It serves another chain.
+    #[error("the node serves chain {found}, but the pool is on chain {want}; check --chain-rpc")]
+    OtherChain {
+        /// The pool's.
+        want: u64,
+        /// The node's.
+        found: u64,
+    },
+    /// It serves another chain with the same id.
+    #[error("the node's block {number} is {found}, but the pool's chain has {want} there; check --chain-rpc")]
+    OtherGenesis {
+        /// Height.
+        number: u64,
+        /// The pool's.
+        want: Hash32,
+        /// The node's.
+        found: Hash32,
+    },
+    /// It left events out.
+    #[error("the node left out the pool's events in block {block}, though its receipts hold them; use another node")]
+    LogsMissing {
+        /// Which.
+        block: Hash32,
+    },
+    /// It told events twice, or out of order.
+    #[error("the node told event {index} of block {block} twice; use another node")]
+    LogsRepeated {
+        /// Which.
+        block: Hash32,
+        /// Place of the event.
+        index: u64,
+    },
+    /// It told events of another block.
+    #[error("asked for the events of {asked}, the node told those of {told}; it may be switching forks")]
+    OtherBlock {
+        /// Hash or heights.
+        asked: String,
+        /// Hash or height.
+        told: String,
+    },
+}
 
 /// A chain node, as far as the pool's blocks and events go.
 #[async_trait]
 pub trait ChainSource: Send + Sync {
+    /// Whether the node serves the pool's chain.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::OtherChain`], or as for [`ChainSource::header`].
+    async fn same_chain(&self) -> Result<(), SourceError>;
+
     /// The header there; `None` if the node has no such block (yet).
     ///
     /// # Errors
@@ -36,20 +86,21 @@ pub trait ChainSource: Send + Sync {
     async fn header(&self, at: At) -> Result<Option<Header>, SourceError>;
 
     /// Events of the pool's controller and vault in the block of that hash, in order; `None` if the node does not
-    /// know the block, so that two forks never mix.
+    /// know the block, so that two forks never mix. Asked only of blocks that are not [silent](Header::silent).
     ///
     /// # Errors
     ///
-    /// As for [`ChainSource::header`], and if an event of ours cannot be decoded.
+    /// [`SourceError`] that says what is false in the answer, or that an event of ours cannot be decoded.
     async fn events(&self, block: Hash32) -> Result<Option<Vec<ChainEvent>>, SourceError>;
 
-    /// Numbers of the blocks in `from..=through` that hold events of the pool, rising. Only for blocks that are final
-    /// already: near the head a range may mix forks.
+    /// Blocks in `from..=through` that hold events of the pool, rising. Only for blocks that are final already: near
+    /// the head a range may mix forks. A node that leaves a block out here is believed: no header is read that could
+    /// tell.
     ///
     /// # Errors
     ///
     /// As for [`ChainSource::header`].
-    async fn event_blocks(&self, from: u64, through: u64) -> Result<Vec<u64>, SourceError>;
+    async fn event_blocks(&self, from: u64, through: u64) -> Result<Vec<BlockRef>, SourceError>;
 }
 
 /// Where final blocks go.

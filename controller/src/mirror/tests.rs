@@ -72,7 +72,7 @@ impl Inner {
             let parent = self.canonical.last().copied().unwrap_or_default();
             let deposit = ChainEvent::Deposited { renter: Account([7; 20]), amount: Amount(self.forks) };
             let events = if eventful >> (place % 8) & 1 == 1 { vec![deposit] } else { Vec::new() };
-            let header = Header { number, hash, parent };
+            let header = Header { number, hash, parent, silent: false };
             self.blocks.insert(hash, (header, events));
             self.canonical.push(hash);
             self.settled = self.settled.max(number.saturating_sub(self.depth));
@@ -148,7 +148,7 @@ impl Fake {
             std::future::pending::<()>().await;
         }
         if fault {
-            return Err(SourceError("no answer".into()));
+            return Err(SourceError::Node("no answer".into()));
         }
         Ok(())
     }
@@ -156,6 +156,10 @@ impl Fake {
 
 #[async_trait]
 impl ChainSource for Fake {
+    async fn same_chain(&self) -> Result<(), SourceError> {
+        self.question().await
+    }
+
     async fn header(&self, at: At) -> Result<Option<Header>, SourceError> {
         self.question().await?;
         Ok(self.with(|inner| {
@@ -173,13 +177,13 @@ impl ChainSource for Fake {
         Ok(self.with(|inner| inner.blocks.get(&block).map(|(_, events)| events.clone())))
     }
 
-    async fn event_blocks(&self, from: u64, through: u64) -> Result<Vec<u64>, SourceError> {
+    async fn event_blocks(&self, from: u64, through: u64) -> Result<Vec<BlockRef>, SourceError> {
         self.question().await?;
         Ok(self.with(|inner| {
             (from..=through)
                 .filter_map(|number| inner.at(number))
                 .filter(|header| !inner.blocks[&header.hash].1.is_empty())
-                .map(|header| header.number)
+                .map(|header| header.reference())
                 .collect()
         }))
     }

@@ -16,6 +16,8 @@ pub struct Header {
     pub hash: Hash32,
     /// Hash of its parent.
     pub parent: Hash32,
+    /// True if the header itself says that the block holds no event of the pool.
+    pub silent: bool,
 }
 
 impl Header {
@@ -183,7 +185,7 @@ mod tests {
 
     fn block(number: u64, fork: u8, parent_fork: u8) -> Seen {
         Seen {
-            header: Header { number, hash: hash(number, fork), parent: hash(number - 1, parent_fork) },
+            header: Header { number, hash: hash(number, fork), parent: hash(number - 1, parent_fork), silent: false },
             events: Vec::new(),
         }
     }

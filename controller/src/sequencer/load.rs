@@ -2,7 +2,7 @@
 
 use selion_api::Hash32;
 use selion_api::commit::sha256_of;
-use selion_log::{Entry, Tree, root};
+use selion_log::{Entry, Levels, Tree, root};
 use selion_market::{Effect, Input, Outcome, Stamp, State, step};
 use sqlx::Row;
 
@@ -23,17 +23,17 @@ pub struct Loaded {
 }
 
 /// Loads State: from the snapshot if it matches the head signed at its size, else from the first entry. Then sees
-/// to it that the rows are all there, and writes them again from the log if not.
+/// to it that the rows are all there, and writes them again from the log if not. The levels are those of the tree over
+/// all that is committed.
 ///
 /// # Errors
 ///
 /// [`StoreError::Corrupt`] naming the entry, if the log does not replay to itself.
-pub async fn load(store: &Store) -> Result<Loaded, StoreError> {
+pub async fn load(store: &Store) -> Result<(Loaded, Levels), StoreError> {
     let size = entry::size(&store.readers).await?;
     // A snapshot would hide damage to the entries that it stands for, and those are published.
-    if let Some(seq) = entry::first_damaged(&store.readers).await? {
-        return Err(StoreError::Corrupt(format!("entry {seq}: it is not what was committed")));
-    }
+    let levels = entry::levels(&store.readers).await?;
+    let levels = levels.map_err(|seq| StoreError::Corrupt(format!("entry {seq}: it is not what was committed")))?;
     let mut loaded = match snapshot(store).await? {
         Some(loaded) if loaded.state.next_seq <= size => loaded,
         _ => Loaded { state: State::new(), tree: Tree::default() },
@@ -44,7 +44,7 @@ pub async fn load(store: &Store) -> Result<Loaded, StoreError> {
         tracing::warn!(?counted, ?found, "rows are not those of the log; writing them again");
         refold(store).await?;
     }
-    Ok(loaded)
+    Ok((loaded, levels))
 }
 
 /// Deletes every row and writes it again from the log.

@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::commit::{PoolId, Work};
 use selion_api::{Address, Hash32, Signature, TimeMs};
+use selion_log::Levels;
 use selion_market::input::RULES;
 use selion_market::state::BlockRef;
 use selion_market::{Answer, Input, Outcome, Policy, State};
@@ -106,6 +107,7 @@ pub struct Sequencer {
 struct View {
     state: State,
     head: Option<SignedHead>,
+    levels: Levels,
 }
 
 struct Job {
@@ -161,11 +163,11 @@ impl Sequencer {
             .map_err(StoreError::Sql)?
             .ok_or(StartError::OldEpoch(parts.epoch))?;
         let opened = Input::Opened { delegate: parts.delegate, policy: parts.policy.clone() };
-        let loaded = load::load(&parts.store).await?;
+        let (loaded, levels) = load::load(&parts.store).await?;
         let (jobs, inbox) = mpsc::channel(4096);
         let (batches, _) = broadcast::channel(4096);
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
-        let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head }));
+        let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels }));
         let handle = Self { jobs, view: view.clone(), batches: batches.clone() };
         let first = loaded.state.next_seq == 0;
         let writer = Writer { parts, fence, loaded, view, batches, stop };
@@ -191,6 +193,11 @@ impl Sequencer {
     /// Reads the committed State.
     pub fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
         read(&self.view.read().unwrap_or_else(PoisonError::into_inner).state)
+    }
+
+    /// Reads the upper levels of the tree over all that is committed.
+    pub fn levels<R>(&self, read: impl FnOnce(&Levels) -> R) -> R {
+        read(&self.view.read().unwrap_or_else(PoisonError::into_inner).levels)
     }
 
     /// Every batch committed from now on.

@@ -120,8 +120,9 @@ async fn a_snapshot_that_lies_is_dropped_and_the_log_replayed() {
         .await
         .unwrap();
     store.close().await;
-    let loaded = super::load::load(&Store::open(dir.path()).await.unwrap()).await.unwrap();
+    let (loaded, levels) = super::load::load(&Store::open(dir.path()).await.unwrap()).await.unwrap();
     assert_eq!(loaded.state.digest(), honest);
+    assert_eq!(levels.root(), loaded.tree.root());
 }
 
 #[tokio::test]

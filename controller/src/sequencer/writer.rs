@@ -84,8 +84,8 @@ impl Writer {
         }
         match self.commit(&drafted, pending, &privates).await {
             Ok(head) => {
+                self.publish(&drafted, head);
                 let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();
-                self.publish(&steps, head);
                 for (reply, step) in replies {
                     // A caller that went away is not told; what it asked for stands in the log all the same.
                     drop(reply.send(Ok(step)));
@@ -181,19 +181,21 @@ impl Writer {
     }
 
     /// Lets readers see what was committed: the same steps, applied to the State they look at.
-    fn publish(&self, steps: &[Arc<Step>], head: SignedHead) {
+    fn publish(&self, drafted: &[Drafted], head: SignedHead) {
         let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
-        for one in steps {
-            apply(&mut view.state, one, self.fence);
+        for Drafted { step, leaf, .. } in drafted {
+            apply(&mut view.state, step, self.fence);
+            view.levels.push(*leaf);
         }
         view.head = Some(head);
     }
 
     async fn rebuild(&mut self) {
         match load::load(&self.parts.store).await {
-            Ok(loaded) => {
+            Ok((loaded, levels)) => {
                 let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
                 view.state = loaded.state.clone();
+                view.levels = levels;
                 drop(view);
                 self.loaded = loaded;
             }

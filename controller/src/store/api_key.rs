@@ -1,72 +1,82 @@
-//! Tables `auth_nonce` and `api_key`: how an account proves itself once, and then again.
+//! Table `api_key`: how a program proves for which account it acts, and what it may do.
 
-use selion_api::rest::ApiKeyView;
+use selion_api::rest::{ApiKeyView, Scope};
 use selion_api::{Account, Hash32, TimeMs};
 use sqlx::{Row, SqlitePool};
 
 use super::{fixed, int, uint};
 
-/// Nonces that one account may have open at a time; the oldest go first.
-const OPEN_NONCES: i64 = 16;
+/// Live keys that one account may have.
+pub const MOST: u32 = 100;
 
-/// Keeps a nonce for `account`; drops those that lapsed.
-pub async fn offer_nonce(
-    writer: &SqlitePool,
-    nonce: &Hash32,
-    account: Account,
-    now: TimeMs,
-    expires: TimeMs,
-) -> sqlx::Result<()> {
-    let mut tx = writer.begin().await?;
-    sqlx::query("delete from auth_nonce where expires_ms <= $1").bind(int(now.0)).execute(&mut *tx).await?;
-    sqlx::query("insert into auth_nonce (nonce, account, expires_ms) values ($1, $2, $3)")
-        .bind(&nonce.0[..])
-        .bind(&account.0[..])
-        .bind(int(expires.0))
-        .execute(&mut *tx)
-        .await?;
-    sqlx::query(
-        "delete from auth_nonce where account = $1 and nonce not in \
-         (select nonce from auth_nonce where account = $1 order by expires_ms desc, nonce limit $2)",
+/// A key to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct NewKey<'a> {
+    /// Whose.
+    pub account: Account,
+    /// SHA-256 of its secret.
+    pub hash: Hash32,
+    /// For people.
+    pub name: &'a str,
+    /// What it may do: codes with a blank between them.
+    pub scopes: &'a str,
+    /// When it ends by itself.
+    pub expires: Option<TimeMs>,
+}
+
+/// A live key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveKey {
+    /// Whose.
+    pub account: Account,
+    /// What it may do: codes with a blank between them.
+    pub scopes: String,
+    /// When it ends by itself.
+    pub expires: Option<TimeMs>,
+}
+
+/// Adds a key by its hash and returns its id; `None` if the account has [`MOST`] already.
+pub async fn add(writer: &SqlitePool, new: &NewKey<'_>, now: TimeMs) -> sqlx::Result<Option<u64>> {
+    let added = sqlx::query(
+        "insert into api_key (account, hash, name, scopes, expires_ms, created_ms) \
+         select $1, $2, $3, $4, $5, $6 where $7 > (select count(*) from api_key \
+         where account = $1 and revoked_ms is null and coalesce(expires_ms > $6, true))",
     )
-    .bind(&account.0[..])
-    .bind(OPEN_NONCES)
-    .execute(&mut *tx)
+    .bind(&new.account.0[..])
+    .bind(&new.hash.0[..])
+    .bind(new.name)
+    .bind(new.scopes)
+    .bind(new.expires.map(|at| int(at.0)))
+    .bind(int(now.0))
+    .bind(MOST)
+    .execute(writer)
     .await?;
-    tx.commit().await
+    Ok((added.rows_affected() == 1).then(|| uint(added.last_insert_rowid())))
 }
 
-/// Takes the nonce. `false` if it was never given to `account`, was taken before, or has lapsed.
-pub async fn take_nonce(writer: &SqlitePool, nonce: &Hash32, account: Account, now: TimeMs) -> sqlx::Result<bool> {
-    let taken = sqlx::query("delete from auth_nonce where nonce = $1 and account = $2 and expires_ms > $3")
-        .bind(&nonce.0[..])
-        .bind(&account.0[..])
-        .bind(int(now.0))
-        .execute(writer)
-        .await?;
-    Ok(taken.rows_affected() == 1)
+/// The live key of that id and hash, marked as used now. Looked up by both, so that only the hash decides.
+pub async fn take(writer: &SqlitePool, id: u64, hash: &Hash32, now: TimeMs) -> sqlx::Result<Option<LiveKey>> {
+    let row = sqlx::query(
+        "update api_key set used_ms = $3 where id = $1 and hash = $2 and revoked_ms is null \
+         and coalesce(expires_ms > $3, true) returning account, scopes, expires_ms",
+    )
+    .bind(int(id))
+    .bind(&hash.0[..])
+    .bind(int(now.0))
+    .fetch_optional(writer)
+    .await?;
+    row.map(|row| {
+        Ok(LiveKey {
+            account: Account(fixed(&row.get::<Vec<u8>, _>("account"))?),
+            scopes: row.get("scopes"),
+            expires: time(row.get("expires_ms")),
+        })
+    })
+    .transpose()
 }
 
-/// Adds a key by its hash and returns its id.
-pub async fn add(writer: &SqlitePool, account: Account, hash: &Hash32, name: &str, now: TimeMs) -> sqlx::Result<u64> {
-    let added = sqlx::query("insert into api_key (account, hash, name, created_ms) values ($1, $2, $3, $4)")
-        .bind(&account.0[..])
-        .bind(&hash.0[..])
-        .bind(name)
-        .bind(int(now.0))
-        .execute(writer)
-        .await?;
-    Ok(uint(added.last_insert_rowid()))
-}
-
-/// The account of a live key. Looked up by id and hash, so that only the hash decides.
-pub async fn account_of(db: &SqlitePool, id: u64, hash: &Hash32) -> sqlx::Result<Option<Account>> {
-    let row = sqlx::query("select account from api_key where id = $1 and hash = $2 and revoked_ms is null")
-        .bind(int(id))
-        .bind(&hash.0[..])
-        .fetch_optional(db)
-        .await?;
-    row.map(|row| Ok(Account(fixed(&row.get::<Vec<u8>, _>("account"))?))).transpose()
+fn time(stored: Option<i64>) -> Option<TimeMs> {
+    stored.map(|ms| TimeMs(uint(ms)))
 }
 
 /// The live keys of `account` with an id above `after`, in order of id.
@@ -75,14 +85,16 @@ pub async fn of_account(
     account: Account,
     limit: u32,
     after: Option<u64>,
+    now: TimeMs,
 ) -> sqlx::Result<Vec<ApiKeyView>> {
     let rows = sqlx::query(
-        "select id, name, created_ms from api_key \
-         where account = $1 and revoked_ms is null and id > $2 order by id limit $3",
+        "select id, name, scopes, created_ms, expires_ms, used_ms from api_key where account = $1 \
+         and revoked_ms is null and coalesce(expires_ms > $4, true) and id > $2 order by id limit $3",
     )
     .bind(&account.0[..])
     .bind(int(after.unwrap_or_default()))
     .bind(limit)
+    .bind(int(now.0))
     .fetch_all(db)
     .await?;
     Ok(rows
@@ -90,7 +102,10 @@ pub async fn of_account(
         .map(|row| ApiKeyView {
             id: uint(row.get("id")),
             name: row.get("name"),
+            scopes: row.get::<String, _>("scopes").split(' ').filter_map(Scope::of).collect(),
             created_ms: TimeMs(uint(row.get("created_ms"))),
+            expires_ms: time(row.get("expires_ms")),
+            used_ms: time(row.get("used_ms")),
         })
         .collect())
 }
@@ -109,6 +124,15 @@ pub async fn revoke(writer: &SqlitePool, account: Account, id: u64, now: TimeMs)
     Ok(revoked.rows_affected() == 1)
 }
 
+/// Keys that were revoked after `since`, and when.
+pub async fn revoked_since(db: &SqlitePool, since: TimeMs) -> sqlx::Result<Vec<(u64, TimeMs)>> {
+    let rows = sqlx::query("select id, revoked_ms from api_key where revoked_ms > $1")
+        .bind(int(since.0))
+        .fetch_all(db)
+        .await?;
+    Ok(rows.iter().map(|row| (uint(row.get("id")), TimeMs(uint(row.get("revoked_ms"))))).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,28 +141,8 @@ mod tests {
     const ME: Account = Account([1; 20]);
     const OTHER: Account = Account([2; 20]);
 
-    #[tokio::test]
-    async fn a_nonce_counts_once_for_its_account_and_in_its_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).await.unwrap();
-        let (nonce, db) = (Hash32([7; 32]), &store.writer);
-        offer_nonce(db, &nonce, ME, TimeMs(0), TimeMs(100)).await.unwrap();
-        assert!(!take_nonce(db, &nonce, OTHER, TimeMs(1)).await.unwrap());
-        assert!(!take_nonce(db, &nonce, ME, TimeMs(100)).await.unwrap());
-        assert!(take_nonce(db, &nonce, ME, TimeMs(99)).await.unwrap());
-        assert!(!take_nonce(db, &nonce, ME, TimeMs(99)).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn an_account_has_sixteen_open_nonces_at_most() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).await.unwrap();
-        for n in 0..20 {
-            let expires = TimeMs(100 + u64::from(n));
-            offer_nonce(&store.writer, &Hash32([n; 32]), ME, TimeMs(0), expires).await.unwrap();
-        }
-        assert!(!take_nonce(&store.writer, &Hash32([3; 32]), ME, TimeMs(1)).await.unwrap());
-        assert!(take_nonce(&store.writer, &Hash32([4; 32]), ME, TimeMs(1)).await.unwrap());
+    fn key(hash: u8) -> NewKey<'static> {
+        NewKey { account: ME, hash: Hash32([hash; 32]), name: "ci", scopes: "lease:read data:read", expires: None }
     }
 
     #[tokio::test]
@@ -146,22 +150,74 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).await.unwrap();
         let (hash, db) = (Hash32([7; 32]), &store.writer);
-        let id = add(db, ME, &hash, "laptop", TimeMs(5)).await.unwrap();
-        assert_eq!(account_of(db, id, &hash).await.unwrap(), Some(ME));
-        assert_eq!(account_of(db, id, &Hash32([8; 32])).await.unwrap(), None);
-        assert_eq!(of_account(db, ME, 10, None).await.unwrap().len(), 1);
+        let id = add(db, &key(7), TimeMs(5)).await.unwrap().unwrap();
+        let live = LiveKey { account: ME, scopes: "lease:read data:read".to_owned(), expires: None };
+        assert_eq!(take(db, id, &hash, TimeMs(6)).await.unwrap(), Some(live));
+        assert_eq!(take(db, id, &Hash32([8; 32]), TimeMs(6)).await.unwrap(), None);
+        let seen = of_account(db, ME, 10, None, TimeMs(6)).await.unwrap();
+        assert_eq!(
+            (seen[0].used_ms, seen[0].scopes.as_slice()),
+            (Some(TimeMs(6)), &[Scope::LeaseRead, Scope::DataRead][..])
+        );
         assert!(!revoke(db, OTHER, id, TimeMs(9)).await.unwrap());
         assert!(revoke(db, ME, id, TimeMs(9)).await.unwrap());
-        assert_eq!(account_of(db, id, &hash).await.unwrap(), None);
+        assert_eq!(take(db, id, &hash, TimeMs(9)).await.unwrap(), None);
         assert!(!revoke(db, ME, id, TimeMs(9)).await.unwrap());
-        assert!(of_account(db, ME, 10, None).await.unwrap().is_empty());
+        assert!(of_account(db, ME, 10, None, TimeMs(9)).await.unwrap().is_empty());
+        assert_eq!(revoked_since(db, TimeMs(8)).await.unwrap(), [(id, TimeMs(9))]);
+    }
+
+    #[tokio::test]
+    async fn a_key_ends_by_itself_at_its_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).await.unwrap();
+        let db = &store.writer;
+        let id = add(db, &NewKey { expires: Some(TimeMs(100)), ..key(7) }, TimeMs(5)).await.unwrap().unwrap();
+        assert!(take(db, id, &Hash32([7; 32]), TimeMs(99)).await.unwrap().is_some());
+        assert!(take(db, id, &Hash32([7; 32]), TimeMs(100)).await.unwrap().is_none());
+        assert!(of_account(db, ME, 10, None, TimeMs(100)).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_account_has_a_hundred_live_keys_at_most() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).await.unwrap();
+        let db = &store.writer;
+        for n in 0..100 {
+            assert!(add(db, &key(n), TimeMs(5)).await.unwrap().is_some());
+        }
+        assert_eq!(add(db, &key(100), TimeMs(5)).await.unwrap(), None);
+        assert!(add(db, &NewKey { account: OTHER, ..key(100) }, TimeMs(5)).await.unwrap().is_some());
+        assert!(revoke(db, ME, 1, TimeMs(6)).await.unwrap());
+        assert!(add(db, &key(101), TimeMs(6)).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_database_of_before_scopes_is_brought_up_to_date_with_its_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = format!("sqlite://{}?mode=rwc", dir.path().join("selion.db").display());
+        let old = SqlitePool::connect(&path).await.unwrap();
+        let all = sqlx::migrate!("./migrations");
+        let before = all.iter().filter(|migration| migration.version < 4).cloned().collect();
+        sqlx::migrate::Migrator::with_migrations(before).run(&old).await.unwrap();
+        sqlx::query("insert into api_key (account, hash, name, created_ms) values ($1, $2, 'old', 5)")
+            .bind(&ME.0[..])
+            .bind(&[7_u8; 32][..])
+            .execute(&old)
+            .await
+            .unwrap();
+        old.close().await;
+        let store = Store::open(dir.path()).await.unwrap();
+        let key = take(&store.writer, 1, &Hash32([7; 32]), TimeMs(6)).await.unwrap().unwrap();
+        let could: Vec<&str> = Scope::ALL.into_iter().filter(|scope| *scope != Scope::Login).map(Scope::code).collect();
+        assert_eq!((key.account, key.scopes), (ME, could.join(" ")));
     }
 
     #[tokio::test]
     async fn the_schema_refuses_two_keys_of_one_hash() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).await.unwrap();
-        add(&store.writer, ME, &Hash32([7; 32]), "", TimeMs(0)).await.unwrap();
-        assert!(add(&store.writer, OTHER, &Hash32([7; 32]), "", TimeMs(0)).await.is_err());
+        add(&store.writer, &key(7), TimeMs(0)).await.unwrap();
+        assert!(add(&store.writer, &NewKey { account: OTHER, ..key(7) }, TimeMs(0)).await.is_err());
     }
 }

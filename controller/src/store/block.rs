@@ -4,7 +4,7 @@ use borsh::BorshDeserialize;
 use selion_api::Hash32;
 use selion_api::chain::ChainEvent;
 use selion_market::state::BlockRef;
-use sqlx::{Row, SqlitePool};
+use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use crate::mirror::{Header, Seen};
 
@@ -61,24 +61,33 @@ pub async fn restart(db: &SqlitePool, base: BlockRef) -> sqlx::Result<()> {
 ///
 /// When SQLite fails, or a final block stands at that height.
 pub async fn put(db: &SqlitePool, seen: &Seen) -> sqlx::Result<()> {
-    let Header { number, hash, parent } = seen.header;
     let mut tx = db.begin().await?;
-    sqlx::query("delete from block where number >= ?1 and final = 0").bind(integer(number)).execute(&mut *tx).await?;
-    sqlx::query("insert into block (number, hash, parent, final) values (?1, ?2, ?3, 0)")
+    sqlx::query("delete from block where number >= ?1 and final = 0")
+        .bind(integer(seen.header.number))
+        .execute(&mut *tx)
+        .await?;
+    insert(&mut tx, seen, false).await?;
+    tx.commit().await
+}
+
+async fn insert(db: &mut SqliteConnection, seen: &Seen, last: bool) -> sqlx::Result<()> {
+    let Header { number, hash, parent, .. } = seen.header;
+    sqlx::query("insert into block (number, hash, parent, final) values (?1, ?2, ?3, ?4)")
         .bind(integer(number))
         .bind(hash.0.as_slice())
         .bind(parent.0.as_slice())
-        .execute(&mut *tx)
+        .bind(last)
+        .execute(&mut *db)
         .await?;
     for (place, event) in (0_i64..).zip(&seen.events) {
         sqlx::query("insert into chain_event (number, place, body) values (?1, ?2, ?3)")
             .bind(integer(number))
             .bind(place)
             .bind(selion_api::commit::canonical(event))
-            .execute(&mut *tx)
+            .execute(&mut *db)
             .await?;
     }
-    tx.commit().await
+    Ok(())
 }
 
 /// Marks blocks up to `through` final, and forgets older final ones that hold no events (those just below: what lies
@@ -93,24 +102,36 @@ pub async fn settle(db: &SqlitePool, through: u64) -> sqlx::Result<()> {
         .bind(integer(through))
         .execute(&mut *tx)
         .await?;
+    forget(&mut tx, through).await?;
+    tx.commit().await
+}
+
+async fn forget(db: &mut SqliteConnection, below: u64) -> sqlx::Result<()> {
     sqlx::query(
         "delete from block where final = 1 and number < ?1 and number >= ?1 - 8192 \
          and not exists (select 1 from chain_event where chain_event.number = block.number)",
     )
-    .bind(integer(through))
-    .execute(&mut *tx)
-    .await?;
-    tx.commit().await
+    .bind(integer(below))
+    .execute(db)
+    .await
+    .map(drop)
 }
 
-/// Writes a block that is final already, as read far below the head.
+/// Writes blocks that are final already, rising, as read far below the head; blocks that are not final leave.
 ///
 /// # Errors
 ///
-/// When SQLite fails, or another final block stands at that height.
-pub async fn put_final(db: &SqlitePool, seen: &Seen) -> sqlx::Result<()> {
-    put(db, seen).await?;
-    settle(db, seen.header.number).await
+/// When SQLite fails, or another final block stands at one of their heights.
+pub async fn put_final(db: &SqlitePool, blocks: &[Seen]) -> sqlx::Result<()> {
+    let mut tx = db.begin().await?;
+    sqlx::query("delete from block where final = 0").execute(&mut *tx).await?;
+    for seen in blocks {
+        insert(&mut tx, seen, true).await?;
+    }
+    if let Some(last) = blocks.last() {
+        forget(&mut tx, last.header.number).await?;
+    }
+    tx.commit().await
 }
 
 /// Events that are on chain but not final, by block, in order: to be shown as `unconfirmed`.

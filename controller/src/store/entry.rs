@@ -4,7 +4,7 @@ use futures::TryStreamExt;
 use selion_api::Hash32;
 use selion_api::agent::SignedHead;
 use selion_api::rest::LoggedEntry;
-use selion_log::leaf_hash;
+use selion_log::{Levels, leaf_hash};
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::{fixed, int, uint, undecodable};
@@ -43,24 +43,40 @@ pub async fn bytes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<V
     Ok(rows.into_iter().map(|row| row.get("bytes")).collect())
 }
 
-/// Leaf hashes of the first `size` entries.
-pub async fn leaves(db: &SqlitePool, size: u64) -> sqlx::Result<Vec<Hash32>> {
-    let rows = sqlx::query("select leaf from entry where seq < $1 order by seq").bind(int(size)).fetch_all(db).await?;
+/// Leaf hashes of up to `limit` entries from `from` on.
+pub async fn leaves(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<Hash32>> {
+    let rows = sqlx::query("select leaf from entry where seq >= $1 order by seq limit $2")
+        .bind(int(from))
+        .bind(limit)
+        .fetch_all(db)
+        .await?;
     rows.into_iter().map(|row| fixed(&row.get::<Vec<u8>, _>("leaf")).map(Hash32)).collect()
 }
 
-/// The first entry that is missing, or whose bytes are not those of its leaf any more. Reads the whole log.
-pub async fn first_damaged(db: &SqlitePool) -> sqlx::Result<Option<u64>> {
+/// The canonical lists of effect leaves of up to `limit` entries from `from` on.
+pub async fn effects(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<Vec<u8>>> {
+    let rows = sqlx::query("select effects from entry where seq >= $1 order by seq limit $2")
+        .bind(int(from))
+        .bind(limit)
+        .fetch_all(db)
+        .await?;
+    Ok(rows.into_iter().map(|row| row.get("effects")).collect())
+}
+
+/// The upper levels of the tree over all entries; or the first entry that is missing, or whose bytes are not those of
+/// its leaf any more. Reads the whole log.
+pub async fn levels(db: &SqlitePool) -> sqlx::Result<Result<Levels, u64>> {
     let mut rows = sqlx::query("select seq, bytes, leaf from entry order by seq").fetch(db);
-    let mut next = 0;
+    let mut levels = Levels::default();
     while let Some(row) = rows.try_next().await? {
-        let (bytes, leaf): (&[u8], &[u8]) = (row.get("bytes"), row.get("leaf"));
-        if uint(row.get("seq")) != next || leaf_hash(bytes).0 != *leaf {
-            return Ok(Some(next));
+        let (bytes, stored): (&[u8], &[u8]) = (row.get("bytes"), row.get("leaf"));
+        let leaf = leaf_hash(bytes);
+        if uint(row.get("seq")) != levels.size() || leaf.0 != *stored {
+            return Ok(Err(levels.size()));
         }
-        next += 1;
+        levels.push(leaf);
     }
-    Ok(None)
+    Ok(Ok(levels))
 }
 
 /// Up to `limit` entries from `from` on, as published.

@@ -4,12 +4,16 @@
 pub mod api_key;
 pub mod block;
 pub mod dataset;
+pub mod device;
 pub mod entry;
 pub mod head;
+pub mod nonce;
 pub mod outbox;
 pub mod output;
 mod published;
+pub mod relay;
 pub mod rows;
+pub mod session;
 pub mod signed_voucher;
 pub mod term;
 pub mod voucher;

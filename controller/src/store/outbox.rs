@@ -4,7 +4,7 @@
 use selion_api::{Address, Hash32, TimeMs};
 use selion_market::state::BlockRef;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqlitePool};
+use sqlx::{Row, SqliteConnection, SqlitePool};
 
 use super::{fixed, int, uint};
 
@@ -17,6 +17,10 @@ pub enum Kind {
     Claim,
     /// Registers the controller's endpoint; the subject is the endpoint.
     Register,
+    /// Says that the authority is there; the subject is when.
+    Renew,
+    /// Makes a call that an account signed; the subject is the account and its nonce. See [`super::relay`].
+    Relay,
 }
 
 impl Kind {
@@ -27,11 +31,13 @@ impl Kind {
             Self::Anchor => "anchor",
             Self::Claim => "claim",
             Self::Register => "register",
+            Self::Renew => "renew",
+            Self::Relay => "relay",
         }
     }
 
     fn read(text: &str) -> sqlx::Result<Self> {
-        [Self::Anchor, Self::Claim, Self::Register]
+        [Self::Anchor, Self::Claim, Self::Register, Self::Renew, Self::Relay]
             .into_iter()
             .find(|kind| kind.code() == text)
             .ok_or_else(|| sqlx::Error::Decode(format!("`{text}` is no kind of transaction").into()))
@@ -105,6 +111,18 @@ pub struct Outgoing {
     pub reason: Option<String>,
 }
 
+impl Outgoing {
+    /// Whether it did nothing, and will not do anything any more unless its block leaves the chain.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match self.status {
+            Status::Failed | Status::Dropped => true,
+            Status::Mined => self.reason.is_some(),
+            Status::Queued | Status::Signed | Status::Final => false,
+        }
+    }
+}
+
 /// A signed form of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Try {
@@ -122,7 +140,7 @@ pub struct Try {
     pub sent: Option<TimeMs>,
 }
 
-fn outgoing(row: &SqliteRow) -> sqlx::Result<Outgoing> {
+pub(super) fn outgoing(row: &SqliteRow) -> sqlx::Result<Outgoing> {
     let number: Option<i64> = row.try_get("block_number")?;
     let hash: Option<Vec<u8>> = row.try_get("block_hash")?;
     let block = match (number, hash) {
@@ -164,6 +182,22 @@ pub async fn push(db: &SqlitePool, signer: Address, order: &Order, now: TimeMs) 
     .bind(order.kind.code())
     .execute(&mut *tx)
     .await?;
+    let seq = insert(&mut tx, signer, order, now).await?;
+    tx.commit().await?;
+    Ok(seq)
+}
+
+/// Puts an order at the end of the key's queue, beside all others.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub(super) async fn insert(
+    db: &mut SqliteConnection,
+    signer: Address,
+    order: &Order,
+    now: TimeMs,
+) -> sqlx::Result<i64> {
     let done = sqlx::query(
         "insert into outbox (signer, kind, subject, target, calldata, created_ms) values (?1, ?2, ?3, ?4, ?5, ?6)",
     )
@@ -173,9 +207,8 @@ pub async fn push(db: &SqlitePool, signer: Address, order: &Order, now: TimeMs) 
     .bind(&order.target.0[..])
     .bind(&order.calldata)
     .bind(int(now.0))
-    .execute(&mut *tx)
+    .execute(db)
     .await?;
-    tx.commit().await?;
     Ok(done.last_insert_rowid())
 }
 
@@ -368,7 +401,25 @@ pub async fn mark_unmined(db: &SqlitePool, seq: i64) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// The row failed: the contract refused it before it was signed, or its nonce went to somebody else's transaction.
+/// The row's nonce went to somebody else's transaction: it waits for its turn again, or is dropped if `done` says why it
+/// is not needed any more. Its signed forms stay: their receipts are still looked for.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn release(db: &SqlitePool, seq: i64, done: Option<&str>) -> sqlx::Result<()> {
+    sqlx::query(
+        "update outbox set status = case when ?2 is null then 'queued' else 'dropped' end, reason = ?2, nonce = null \
+         where seq = ?1 and status = 'signed'",
+    )
+    .bind(seq)
+    .bind(done)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// The row failed: the contract refused it before it was signed.
 ///
 /// # Errors
 ///

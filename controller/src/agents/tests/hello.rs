@@ -7,6 +7,7 @@ use selion_market::state::PoolTerms;
 
 use super::super::core::Claim;
 use super::super::counts::Bad;
+use super::super::liveness::{SWEEP, Sweeper};
 use super::agent::Agent;
 use super::fake::{Fake, OURS};
 use super::key::Key;
@@ -250,4 +251,44 @@ async fn an_unsigned_hello_is_refused() {
     agent.send(&selion_api::agent::ToController::Hello(Box::new(said))).await;
     assert!(agent.refusal().await.1.contains("not signed"));
     assert_not_entered(&world);
+}
+
+// J12
+#[tokio::test]
+async fn a_node_that_registers_again_has_its_new_hardware_a_stranger_changes_nothing_and_a_silent_node_expires() {
+    let world = World::start().await;
+    let node = world.key.node();
+    let known = || world.core.state.lock().unwrap().nodes.clone();
+    let mut agent = Agent::connect(&world.url).await;
+    let hello = agent.hello(spec(node));
+    agent.say(&world.key, hello).await;
+    assert!(matches!(agent.next().await, Some(ToAgent::Welcome { .. })));
+    assert_eq!(known()[&node].spec, Some(spec(node)));
+    drop(agent);
+
+    // The owner put another card in and set the offer again.
+    let mut changed = spec(node);
+    (changed.gpus[0].model, changed.gpus[0].mem_bytes) = ("H200 141GB".into(), 141 << 30);
+    world.core.state.lock().unwrap().nodes.get_mut(&node).unwrap().offer = Some(changed.hash());
+    let mut agent = Agent::connect(&world.url).await;
+    let hello = agent.hello(changed.clone());
+    agent.say(&world.key, hello).await;
+    assert!(matches!(agent.next().await, Some(ToAgent::Welcome { .. })));
+    assert_eq!(known()[&node].spec, Some(changed));
+
+    let (before, stranger) = (known(), Key::new(8));
+    let mut other = Agent::connect(&world.url).await;
+    let hello = other.hello(spec(stranger.node()));
+    other.say(&stranger, hello).await;
+    assert_eq!(other.refusal().await.0, Reason::UnknownNode);
+    assert_eq!(known(), before, "nothing is known of a node that the chain does not have");
+
+    // Nothing is heard of it from here on: `now` is handed in, so this takes no time.
+    let mut now = tokio::time::Instant::now();
+    let mut sweeper = Sweeper::new(now);
+    for _ in 0..40 {
+        now += SWEEP;
+        sweeper.sweep(world.hub.inner(), now).await;
+    }
+    assert!(!known()[&node].linked);
 }

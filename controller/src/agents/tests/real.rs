@@ -94,6 +94,7 @@ impl Real {
             wait_ms: 60_000,
             on_node_loss: OnNodeLoss::End,
             priority: Priority::Standard,
+            licence: None,
             work: commitment,
             datasets: Vec::new(),
             near_data: false,

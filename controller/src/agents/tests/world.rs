@@ -141,6 +141,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         wait_ms: 0,
         on_node_loss: OnNodeLoss::End,
         priority: Priority::Standard,
+        licence: None,
         work: commitment,
         datasets: Vec::new(),
         near_data: false,
@@ -186,8 +187,15 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         requeue: false,
         past: Vec::new(),
     };
-    let held =
-        Held { renter, attempt: 1, gpus: vec![GPU], slot: Slot::Whole, beside: [500, 512 << 20, 0, 0], port: 20_000 };
+    let held = Held {
+        renter,
+        attempt: 1,
+        gpus: vec![GPU],
+        slot: Slot::Whole,
+        beside: [500, 512 << 20, 0, 0],
+        port: 20_000,
+        licence: None,
+    };
     let mut state = core.state.lock().unwrap();
     state.leases.insert(LEASE, lease);
     let holder = state.nodes.get_mut(&node).unwrap();

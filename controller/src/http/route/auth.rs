@@ -1,77 +1,208 @@
-//! From a key pair to a token: nonce, signature, API key, bearer token.
+//! From a key pair to a token: a signed message opens a session, a session refreshes itself and makes API keys.
 
 use axum::Json as Answer;
 use axum::extract::State;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, StatusCode};
-use selion_api::rest::{ApiKey, ApiKeyPage, NewApiKey, Nonce, Token, Whoami};
-use selion_api::{Account, Hash32};
+use selion_api::rest::{
+    ApiKey, ApiKeyPage, LoginView, NewApiKey, NewNonce, Nonce, Refresh, Revoke, Revoked, Role, Scope, Session,
+    SignedLogin, Token, Whoami,
+};
+use selion_api::{Account, Hash32, Signature, TimeMs};
 use sha2::{Digest, Sha256};
 
+use super::device;
 use crate::App;
 use crate::http::Problem;
-use crate::http::caller::{Caller, Renter, scheme};
+use crate::http::caller::{Caller, Operator, Renter, scheme};
 use crate::http::input::{Json, Path, Query};
+use crate::http::login_fault::LoginFault;
 use crate::http::page::Page;
-use crate::http::recover::signer_of;
+use crate::http::pass::{Login, Pass, Scopes};
 use crate::http::secrets::random;
-use crate::store::api_key;
+use crate::http::siwe::{ForDevice, Proven, Site, SiweFault};
+use crate::store::session::{NewSession, Refreshed};
+use crate::store::{api_key, nonce as spent, session};
 
-/// Life of a nonce in milliseconds: five minutes.
-const NONCE_MS: u64 = 5 * 60 * 1000;
-/// Longest name of a key or dataset, in characters.
+/// A session ends when it was not refreshed for so long, in milliseconds: 30 days.
+const IDLE_MS: u64 = 30 * 24 * 3600 * 1000;
+/// Longest name of a key, session or dataset, in characters.
 pub(super) const MAX_NAME: usize = 100;
 
-#[derive(serde::Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct NonceQuery {
-    /// The account that will sign.
-    account: Account,
-}
-
-/// A text to sign with the account's key: good once, for five minutes.
-#[utoipa::path(post, path = "/v1/auth/nonce", tag = "auth", params(NonceQuery),
+/// A nonce: good for one login within five minutes. With an account also the message to sign.
+#[utoipa::path(post, path = "/v1/auth/nonce", tag = "auth", request_body = NewNonce,
     responses((status = 200, description = "Sign `message` with EIP-191", body = Nonce)))]
 pub(in crate::http) async fn nonce(
     State(app): State<App>,
-    Query(query): Query<NonceQuery>,
+    Json(NewNonce { account, user_code }): Json<NewNonce>,
 ) -> Result<Answer<Nonce>, Problem> {
-    let nonce = Hash32(random().map_err(|error| Problem::Internal(error.to_string()))?);
     let now = (app.clock)();
-    let expires_ms = now.plus(NONCE_MS);
-    api_key::offer_nonce(&app.store.writer, &nonce, query.account, now, expires_ms).await?;
-    let message = login_text(&app, query.account, &nonce);
+    let (nonce, expires_ms) = app.secrets.nonce(now).map_err(Problem::Internal)?;
+    let message = match (account, user_code) {
+        (None, None) => None,
+        (None, Some(_)) => return Err(Problem::field("/account", "missing_field", "name the account that will sign")),
+        (Some(account), user_code) => Some(message(&app, account, &nonce, now, expires_ms, user_code).await?),
+    };
     Ok(Answer(Nonce { nonce, message, expires_ms }))
 }
 
-/// The text that is signed. It names pool and account, so that it counts nowhere else.
-fn login_text(app: &App, account: Account, nonce: &Hash32) -> String {
-    format!(
-        "Selion: make an API key for this account.\nPool: {}\nChain: {}\nAccount: {account}\nNonce: {nonce}",
-        app.pool.controller, app.pool.chain_id
-    )
+async fn message(
+    app: &App,
+    account: Account,
+    nonce: &str,
+    now: TimeMs,
+    expires: TimeMs,
+    user_code: Option<String>,
+) -> Result<String, Problem> {
+    let Some(code) = user_code else {
+        return site(app).message(account, nonce, now, expires, None).map_err(Problem::Internal);
+    };
+    let user_code = device::typed(&code)?;
+    let asked = device::waiting(app, &user_code).await?;
+    let device = ForDevice { user_code: &user_code, name: &asked.name, from: &asked.origin };
+    site(app).message(account, nonce, now, expires, Some(device)).map_err(Problem::Internal)
 }
 
-/// Makes an API key for the account that signed the nonce's text. It is shown this once.
-#[utoipa::path(post, path = "/v1/api-keys", tag = "auth", request_body = NewApiKey,
+fn site(app: &App) -> Site<'_> {
+    Site { origin: &app.origin, pool: &app.pool }
+}
+
+/// What a signed message proves here. Its nonce is spent: only a good signature spends one.
+pub(super) async fn prove(app: &App, message: &str, signature: &Signature) -> Result<Proven, Problem> {
+    let now = (app.clock)();
+    let proven = site(app).check(message, signature, now).map_err(LoginFault::Message)?;
+    let expires = app.secrets.nonce_expires(&proven.nonce).filter(|expires| *expires > now);
+    let expires = expires.ok_or(LoginFault::BadNonce)?;
+    if spent::spend(&app.store.writer, &proven.nonce, now, expires).await? {
+        return Ok(proven);
+    }
+    Err(LoginFault::BadNonce.into())
+}
+
+/// Opens a session for the account that signed the message.
+#[utoipa::path(post, path = "/v1/auth/siwe", tag = "auth", request_body = SignedLogin,
+    responses((status = 200, description = "The session", body = Session)))]
+pub(in crate::http) async fn siwe(
+    State(app): State<App>,
+    Json(body): Json<SignedLogin>,
+) -> Result<Answer<Session>, Problem> {
+    check_name(&body.name)?;
+    let proven = prove(&app, &body.message, &body.signature).await?;
+    if let Some(code) = proven.device {
+        return Err(LoginFault::Message(SiweFault::ForeignResource(format!("urn:selion:device:{code}"))).into());
+    }
+    open_session(&app, proven.account, Scopes::ALL, &body.name).await.map(Answer)
+}
+
+/// Opens a session of `account`.
+pub(super) async fn open_session(app: &App, account: Account, scopes: Scopes, name: &str) -> Result<Session, Problem> {
+    let (now, refresh) = ((app.clock)(), secret()?);
+    let expires = now.plus(IDLE_MS);
+    let new = NewSession { account, scopes: &scopes.text(), name, refresh: hash(&refresh), expires };
+    let (id, ended) = session::open(&app.store.writer, &new, now).await?;
+    ended.into_iter().for_each(|id| app.logins.end(Login::Session(id), now));
+    tracing::info!(%account, session = id, name, "a session was opened");
+    session_view(app, account, id, scopes, &refresh, expires)
+}
+
+fn session_view(
+    app: &App,
+    account: Account,
+    id: u64,
+    scopes: Scopes,
+    refresh: &[u8; 32],
+    refresh_expires_ms: TimeMs,
+) -> Result<Session, Problem> {
+    let epoch = app.logins.epoch(account);
+    let pass = Pass { caller: Caller::Renter(account), login: Login::Session(id), scopes, epoch };
+    let (token, expires_ms) = app.secrets.issue(&pass, (app.clock)(), None).map_err(Problem::Internal)?;
+    let refresh_token = format!("rt_{}", hex::encode(refresh));
+    Ok(Session { account, token, expires_ms, refresh_token, refresh_expires_ms })
+}
+
+/// The next pair of tokens of a session. A refresh token that comes a second time ends it.
+#[utoipa::path(post, path = "/v1/auth/refresh", tag = "auth", request_body = Refresh,
+    responses((status = 200, description = "The next pair", body = Session)))]
+pub(in crate::http) async fn refresh(
+    State(app): State<App>,
+    Json(Refresh { refresh_token }): Json<Refresh>,
+) -> Result<Answer<Session>, Problem> {
+    let old = secret_hash(&refresh_token, "rt_").ok_or(LoginFault::BadRefresh)?;
+    let (now, next) = ((app.clock)(), secret()?);
+    let expires = now.plus(IDLE_MS);
+    match session::refresh(&app.store.writer, &old, &hash(&next), now, expires).await? {
+        Refreshed::Rotated { session, account, scopes } => {
+            session_view(&app, account, session, Scopes::read(&scopes), &next, expires).map(Answer)
+        }
+        Refreshed::Reused { session, account } => {
+            app.logins.end(Login::Session(session), now);
+            tracing::warn!(%account, session, "a refresh token was used twice: somebody else has it; the session ended");
+            Err(LoginFault::Reused.into())
+        }
+        Refreshed::Unknown => Err(LoginFault::BadRefresh.into()),
+    }
+}
+
+/// Ends the session that the token is of.
+#[utoipa::path(post, path = "/v1/auth/logout", tag = "auth", security(("bearer" = [])),
+    responses((status = 204, description = "Ended, its tokens too")))]
+pub(in crate::http) async fn logout(State(app): State<App>, pass: Pass) -> Result<StatusCode, Problem> {
+    let Login::Session(id) = pass.login else {
+        return Err(Problem::WrongCaller("the token of a session, not of an API key"));
+    };
+    let now = (app.clock)();
+    session::end(&app.store.writer, id, now).await?;
+    app.logins.end(pass.login, now);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Ends every session of the caller's account, and every token made so far. API keys stay.
+#[utoipa::path(post, path = "/v1/auth/logout-all", tag = "auth", security(("bearer" = [])),
+    responses((status = 200, description = "What was ended", body = Revoked)))]
+pub(in crate::http) async fn logout_all(State(app): State<App>, renter: Renter) -> Result<Answer<Revoked>, Problem> {
+    end_all(&app, renter.account, false).await
+}
+
+/// Ends every session and API key of an account. Its leases run on.
+#[utoipa::path(post, path = "/v1/operator/revoke", tag = "operator", request_body = Revoke, security(("bearer" = [])),
+    responses((status = 200, description = "What was ended", body = Revoked)))]
+pub(in crate::http) async fn revoke_all(
+    State(app): State<App>,
+    operator: Operator,
+    Json(Revoke { account }): Json<Revoke>,
+) -> Result<Answer<Revoked>, Problem> {
+    tracing::warn!(operator = %operator.account, %account, "an operator ends the logins of an account");
+    end_all(&app, account, true).await
+}
+
+async fn end_all(app: &App, account: Account, keys: bool) -> Result<Answer<Revoked>, Problem> {
+    let now = (app.clock)();
+    let ended = session::end_all(&app.store.writer, account, keys, now).await?;
+    app.logins.end_all(account, &ended, now);
+    Ok(Answer(Revoked { sessions: ended.sessions.len() as u64, api_keys: ended.keys.len() as u64 }))
+}
+
+/// Makes an API key for the caller's account. It is shown this once.
+#[utoipa::path(post, path = "/v1/api-keys", tag = "auth", request_body = NewApiKey, security(("bearer" = [])),
     responses((status = 201, description = "The key", body = ApiKey)))]
 pub(in crate::http) async fn create_key(
     State(app): State<App>,
+    renter: Renter,
     Json(body): Json<NewApiKey>,
 ) -> Result<(StatusCode, Answer<ApiKey>), Problem> {
     check_name(&body.name)?;
     let now = (app.clock)();
-    // Taken before it is checked: one nonce is one try.
-    if !api_key::take_nonce(&app.store.writer, &body.nonce, body.account, now).await? {
-        return Err(Problem::BadNonce);
+    if body.scopes.is_empty() || body.scopes.contains(&Scope::Login) {
+        let detail = format!("a key has at least one scope, of {}", Scopes::DELEGATED.text());
+        return Err(Problem::field("/scopes", "bad_value", detail));
     }
-    let text = login_text(&app, body.account, &body.nonce);
-    if signer_of(text.as_bytes(), &body.signature) != Some(body.account) {
-        return Err(Problem::BadSignature("/signature"));
+    if body.expires_ms.is_some_and(|at| at <= now) {
+        return Err(Problem::field("/expires_ms", "bad_value", "a key ends in the future, or never"));
     }
-    let secret = random().map_err(|error| Problem::Internal(error.to_string()))?;
-    let id = api_key::add(&app.store.writer, body.account, &hash(&secret), &body.name, now).await?;
+    let (secret, scopes) = (secret()?, body.scopes.into_iter().collect::<Scopes>().text());
+    let (account, expires) = (renter.account, body.expires_ms);
+    let new = api_key::NewKey { account, hash: hash(&secret), name: &body.name, scopes: &scopes, expires };
+    let id = api_key::add(&app.store.writer, &new, now).await?.ok_or(LoginFault::TooManyKeys)?;
     Ok((StatusCode::CREATED, Answer(ApiKey { id, api_key: format!("sk_{id}_{}", hex::encode(secret)) })))
 }
 
@@ -84,27 +215,45 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     Err(Problem::field("/name", "bad_value", detail))
 }
 
-fn hash(secret: &[u8; 32]) -> Hash32 {
+/// 32 random bytes that somebody is to keep.
+pub(super) fn secret() -> Result<[u8; 32], Problem> {
+    random().map_err(|error| Problem::Internal(error.to_string()))
+}
+
+/// What is kept of a secret.
+pub(super) fn hash(secret: &[u8; 32]) -> Hash32 {
     Hash32(Sha256::digest(secret).into())
+}
+
+/// The hash of a secret in hex behind `prefix`.
+pub(super) fn secret_hash(text: &str, prefix: &str) -> Option<Hash32> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text.strip_prefix(prefix)?, &mut bytes).ok()?;
+    Some(hash(&bytes))
 }
 
 /// Id and hash of an API key's text.
 fn parse_key(text: &str) -> Option<(u64, Hash32)> {
     let (id, secret) = text.strip_prefix("sk_")?.split_once('_')?;
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(secret, &mut bytes).ok()?;
-    Some((id.parse().ok()?, hash(&bytes)))
+    Some((id.parse().ok()?, secret_hash(secret, "")?))
 }
 
-/// A bearer token for an API key, good for 15 minutes.
+/// A bearer token for an API key: good for ten minutes, and for what the key is.
 #[utoipa::path(post, path = "/v1/auth/token", tag = "auth", security(("api_key" = [])),
     responses((status = 200, description = "The token", body = Token)))]
 pub(in crate::http) async fn token(State(app): State<App>, headers: HeaderMap) -> Result<Answer<Token>, Problem> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let key = header.and_then(|text| scheme(text, "ApiKey")).and_then(parse_key);
     let (id, hash) = key.ok_or(Problem::BadApiKey)?;
-    let account = api_key::account_of(&app.store.readers, id, &hash).await?.ok_or(Problem::BadApiKey)?;
-    let (token, expires_ms) = app.secrets.issue(&Caller::Renter(account), (app.clock)()).map_err(Problem::Internal)?;
+    let now = (app.clock)();
+    let key = api_key::take(&app.store.writer, id, &hash, now).await?.ok_or(Problem::BadApiKey)?;
+    let pass = Pass {
+        caller: Caller::Renter(key.account),
+        login: Login::Key(id),
+        scopes: Scopes::read(&key.scopes),
+        epoch: app.logins.epoch(key.account),
+    };
+    let (token, expires_ms) = app.secrets.issue(&pass, now, key.expires).map_err(Problem::Internal)?;
     Ok(Answer(Token { token, expires_ms }))
 }
 
@@ -127,12 +276,13 @@ pub(in crate::http) async fn list_keys(
     Query(query): Query<KeyQuery>,
 ) -> Result<Answer<ApiKeyPage>, Problem> {
     let page = Page::<u64>::read("api-keys", query.page_size, query.page_token.as_deref())?;
-    let mut api_keys = api_key::of_account(&app.store.readers, renter.account, page.fetch(), page.after).await?;
+    let (db, now) = (&app.store.readers, (app.clock)());
+    let mut api_keys = api_key::of_account(db, renter.account, page.fetch(), page.after, now).await?;
     let next_page_token = page.cut("api-keys", &mut api_keys, |key| key.id);
     Ok(Answer(ApiKeyPage { api_keys, next_page_token }))
 }
 
-/// Revokes one of the caller's API keys. Tokens made with it lapse by themselves within 15 minutes.
+/// Revokes one of the caller's API keys, and with it every token that was made of it.
 #[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "auth", security(("bearer" = [])),
     params(("id" = u64, Path, description = "Id of the key")),
     responses((status = 204, description = "Revoked")))]
@@ -141,7 +291,9 @@ pub(in crate::http) async fn revoke_key(
     renter: Renter,
     Path(id): Path<u64>,
 ) -> Result<StatusCode, Problem> {
-    if api_key::revoke(&app.store.writer, renter.account, id, (app.clock)()).await? {
+    let now = (app.clock)();
+    if api_key::revoke(&app.store.writer, renter.account, id, now).await? {
+        app.logins.end(Login::Key(id), now);
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::NotFound("API key", id.to_string()))
@@ -151,9 +303,18 @@ pub(in crate::http) async fn revoke_key(
 /// Whom the token stands for.
 #[utoipa::path(get, path = "/v1/whoami", tag = "auth", security(("bearer" = [])),
     responses((status = 200, description = "The caller", body = Whoami)))]
-pub(in crate::http) async fn whoami(caller: Caller) -> Answer<Whoami> {
-    Answer(match caller {
-        Caller::Renter(account) => Whoami::Renter { account },
-        Caller::Node(node) => Whoami::Node { node },
-    })
+pub(in crate::http) async fn whoami(State(app): State<App>, pass: Pass) -> Answer<Whoami> {
+    let account = match pass.caller {
+        Caller::Renter(account) => account,
+        Caller::Node(node) => return Answer(Whoami::Node { node }),
+    };
+    let login = match pass.login {
+        Login::Key(id) => LoginView::ApiKey { id },
+        Login::Session(id) => LoginView::Session { id },
+        Login::Link => LoginView::Session { id: 0 },
+    };
+    let provider = app.log.read(|state| state.providers.contains_key(&account));
+    let roles = [(true, Role::Renter), (provider, Role::Provider), (app.is_operator(account), Role::Operator)];
+    let roles = roles.into_iter().filter(|(is, _)| *is).map(|(_, role)| role).collect();
+    Answer(Whoami::Renter { account, roles, scopes: pass.scopes.iter().collect(), login })
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote};
-use selion_api::{Account, LeaseId, Reason};
+use selion_api::{Account, Hash32, LeaseId, Reason};
 use selion_market::{Answer as Told, Input, Stamp};
 
 use crate::App;
@@ -14,6 +14,7 @@ use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::{IdempotencyKey, Json, Path, Query};
 use crate::http::page::Page;
+use crate::http::promise::promised;
 use crate::http::request::prepare;
 use crate::http::views;
 use crate::store::{output, rows};
@@ -38,7 +39,8 @@ pub(in crate::http) struct CreateQuery {
     params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
         description = "1 to 255 visible ASCII characters, fresh for each lease; needed unless it is a dry run")),
     responses((status = 201, description = "The lease, as it was answered first", body = Lease,
-        headers(("location" = String, description = "Path of the lease"))),
+        headers(("location" = String, description = "Path of the lease"),
+            ("selion-promise" = String, description = "That the request stands in the log: hex of a SignedPromise"))),
         (status = 200, description = "Of a dry run: what the request would get", body = Quote)))]
 pub(in crate::http) async fn create(
     State(app): State<App>,
@@ -53,15 +55,21 @@ pub(in crate::http) async fn create(
     let IdempotencyKey(key) = key?;
     let prepared = prepare(&app, renter.account, &key, &body).await?;
     let step = app.log.submit(prepared.input, Some(prepared.private)).await?;
-    let id = match step.answer() {
-        Told::Created(id) | Told::Repeated(id) => *id,
+    // A repeat is an entry too, but what was promised is the request that made the lease.
+    let (seq, answer) = match step.answer() {
+        Told::Created(id) | Told::Repeated(id) => (id.seq, created(&app, *id, prepared.idem).await),
         Told::Refused(refusal) => {
             app.metrics.refused(refusal.reason);
-            return Err(Problem::Refused(refusal.clone()));
+            (step.seq, Err(Problem::Refused(refusal.clone())))
         }
         Told::Done => return Err(Problem::Internal("a request was answered with `done`".to_owned())),
     };
-    let first = rows::first_answer(&app.store.readers, prepared.idem).await?;
+    Ok(promised(&app, renter.account, seq, answer).await)
+}
+
+/// The lease as it was answered first.
+async fn created(app: &App, id: LeaseId, idem: Hash32) -> Result<Response, Problem> {
+    let first = rows::first_answer(&app.store.readers, idem).await?;
     let lease = first.ok_or_else(|| Problem::Internal(format!("{id} has no first answer")))?;
     Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/leases/{id}"))], Answer(lease)).into_response())
 }
@@ -125,17 +133,19 @@ pub(in crate::http) async fn get(
 /// Gives a lease back. It ends when its agents confirm the stop.
 #[utoipa::path(post, path = "/v1/leases/{id}/release", tag = "leases", security(("bearer" = [])),
     params(("id" = LeaseId, Path, description = "Id of the lease")),
-    responses((status = 200, description = "The lease, ending or ended", body = Lease)))]
+    responses((status = 200, description = "The lease, ending or ended", body = Lease,
+        headers(("selion-promise" = String, description = "That the release stands in the log")))))]
 pub(in crate::http) async fn release(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<LeaseId>,
-) -> Result<Answer<Lease>, Problem> {
+) -> Result<Response, Problem> {
     let step = app.log.submit(Input::Release { renter: renter.account, lease: id }, None).await?;
-    match step.answer() {
+    let answer = match step.answer() {
         Told::Refused(refusal) => Err(Problem::Refused(refusal.clone())),
         _ => own(&app, renter.account, id).await.map(Answer),
-    }
+    };
+    Ok(promised(&app, renter.account, step.seq, answer).await)
 }
 
 /// How every GPU of the pool looks to the lease now: where it could go, or why not.

@@ -2,12 +2,16 @@
 
 pub(super) mod auth;
 pub(super) mod datasets;
+pub(super) mod device;
 pub(super) mod gateway;
 pub(super) mod leases;
+pub(super) mod licences;
 pub(super) mod log;
 pub(super) mod money;
 pub(super) mod nodes;
 pub(super) mod pool;
+pub(super) mod relay;
 pub(super) mod streams;
 pub(super) mod system;
+pub(super) mod tiles;
 pub(super) mod wait;

@@ -2,6 +2,7 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
+use axum::response::Response;
 use selion_api::NodeId;
 use selion_api::rest::{NodePage, NodeView, Reclaim};
 use selion_market::{Answer as Told, Input};
@@ -11,6 +12,7 @@ use crate::http::Problem;
 use crate::http::caller::{Caller, Renter};
 use crate::http::input::{Json, Path, Query};
 use crate::http::page::Page;
+use crate::http::promise::promised;
 use crate::store::rows;
 
 #[derive(serde::Deserialize, utoipa::IntoParams)]
@@ -52,24 +54,26 @@ pub(in crate::http) async fn get(
 /// The owner pauses his node: running leases go on, no new ones come.
 #[utoipa::path(post, path = "/v1/nodes/{id}/pause", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
-    responses((status = 200, description = "The node, paused", body = NodeView)))]
+    responses((status = 200, description = "The node, paused", body = NodeView,
+        headers(("selion-promise" = String, description = "That the input stands in the log")))))]
 pub(in crate::http) async fn pause(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<NodeId>,
-) -> Result<Answer<NodeView>, Problem> {
+) -> Result<Response, Problem> {
     set_paused(&app, renter, id, true).await
 }
 
 /// The owner resumes his node: the pause is over, and he wants nothing back any more.
 #[utoipa::path(post, path = "/v1/nodes/{id}/resume", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
-    responses((status = 200, description = "The node, open for leases again", body = NodeView)))]
+    responses((status = 200, description = "The node, open for leases again", body = NodeView,
+        headers(("selion-promise" = String, description = "That the input stands in the log")))))]
 pub(in crate::http) async fn resume(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<NodeId>,
-) -> Result<Answer<NodeView>, Problem> {
+) -> Result<Response, Problem> {
     set_paused(&app, renter, id, false).await
 }
 
@@ -79,23 +83,24 @@ pub(in crate::http) async fn resume(
 /// Resuming undoes it. Asked again, the earlier time holds.
 #[utoipa::path(post, path = "/v1/nodes/{id}/reclaim", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")), request_body = Reclaim,
-    responses((status = 200, description = "The node, with what is taken back", body = NodeView)))]
+    responses((status = 200, description = "The node, with what is taken back", body = NodeView,
+        headers(("selion-promise" = String, description = "That the input stands in the log")))))]
 pub(in crate::http) async fn reclaim(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<NodeId>,
     Json(Reclaim { gpu, notice_ms }): Json<Reclaim>,
-) -> Result<Answer<NodeView>, Problem> {
+) -> Result<Response, Problem> {
     let view = own(&app, &renter, id).await?;
     if let Some(gpu) = gpu.filter(|gpu| view.gpus.iter().all(|known| known.spec.gpu != *gpu)) {
         return Err(Problem::NotFound("gpu", gpu.to_string()));
     }
-    submit(&app, id, Input::Reclaim { provider: renter.account, node: id, gpu, notice_ms }).await
+    submit(&app, renter, id, Input::Reclaim { provider: renter.account, node: id, gpu, notice_ms }).await
 }
 
-async fn set_paused(app: &App, renter: Renter, node: NodeId, paused: bool) -> Result<Answer<NodeView>, Problem> {
+async fn set_paused(app: &App, renter: Renter, node: NodeId, paused: bool) -> Result<Response, Problem> {
     own(app, &renter, node).await?;
-    submit(app, node, Input::SetPaused { provider: renter.account, node, paused }).await
+    submit(app, renter, node, Input::SetPaused { provider: renter.account, node, paused }).await
 }
 
 async fn own(app: &App, renter: &Renter, node: NodeId) -> Result<NodeView, Problem> {
@@ -103,12 +108,13 @@ async fn own(app: &App, renter: &Renter, node: NodeId) -> Result<NodeView, Probl
     if view.provider == renter.account { Ok(view) } else { Err(Problem::NotYours("node", node.to_string())) }
 }
 
-async fn submit(app: &App, node: NodeId, input: Input) -> Result<Answer<NodeView>, Problem> {
+async fn submit(app: &App, renter: Renter, node: NodeId, input: Input) -> Result<Response, Problem> {
     let step = app.log.submit(input, None).await?;
-    if let Told::Refused(refusal) = step.answer() {
-        return Err(Problem::Refused(refusal.clone()));
-    }
-    read(app, node).await.map(Answer)
+    let answer = match step.answer() {
+        Told::Refused(refusal) => Err(Problem::Refused(refusal.clone())),
+        _ => read(app, node).await.map(Answer),
+    };
+    Ok(promised(app, renter.account, step.seq, answer).await)
 }
 
 async fn read(app: &App, id: NodeId) -> Result<NodeView, Problem> {

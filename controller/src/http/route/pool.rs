@@ -89,6 +89,8 @@ pub(in crate::http) async fn registry(State(app): State<App>) -> Result<Answer<R
     let mut view = rows::registry(&app.store.readers)
         .await?
         .ok_or(Problem::NotReady("the pool's first block is not final yet"))?;
+    let now = (app.clock)();
+    view.components.retain(|component| component.until_ms > now);
     let seen = app.mirror.status().seen;
     view.unconfirmed_block = (seen > view.block_number).then_some(seen);
     Ok(Answer(view))

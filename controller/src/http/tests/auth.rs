@@ -1,41 +1,26 @@
 //! Who may call what: every route of the description, against every kind of caller that may not.
 
-use std::collections::BTreeSet;
-
 use axum::body::Body;
 use axum::http::Method;
-use ethers_signers::Signer;
-use selion_api::{Hash32, Signature};
+use selion_api::rest::Scope;
 use serde_json::json;
 
 use super::*;
 use crate::http::openapi;
+use crate::http::rules::{Need, need};
 use crate::http::secrets::TOKEN_MS;
+use crate::store::session::Ended;
 
-/// What anyone may call.
-const PUBLIC: [&str; 12] = [
-    "GET /healthz",
-    "GET /metrics",
-    "GET /openapi.json",
-    "GET /readyz",
-    "GET /v1/link",
-    "GET /v1/log/entries",
-    "GET /v1/log/head",
-    "GET /v1/pool",
-    "GET /v1/registry",
-    "POST /v1/api-keys",
-    "POST /v1/auth/nonce",
-    "POST /v1/auth/token",
-];
-
-/// Every operation: method, path pattern, whether it asks for a bearer token.
-fn operations() -> Vec<(Method, String, bool)> {
+/// Every operation: method, path pattern, and what the table of rules asks for.
+fn operations() -> Vec<(Method, String, Need)> {
     let description = serde_json::to_value(openapi()).unwrap();
     let mut all = Vec::new();
     for (path, item) in description["paths"].as_object().unwrap() {
-        for (method, operation) in item.as_object().unwrap() {
-            let bearer = operation["security"].to_string().contains("bearer");
-            all.push((method.to_uppercase().parse().unwrap(), path.clone(), bearer));
+        for method in item.as_object().unwrap().keys() {
+            let method: Method = method.to_uppercase().parse().unwrap();
+            let rule = need(&method, path);
+            let rule = rule.unwrap_or_else(|| panic!("{method} {path} has no rule: add it to http/rules.rs"));
+            all.push((method, path.clone(), rule));
         }
     }
     all
@@ -48,50 +33,155 @@ fn filled(path: &str) -> String {
     if path.ends_with("/wait") { path + "?state=ended" } else { path }
 }
 
-#[tokio::test]
-async fn every_route_but_the_public_ones_refuses_no_token_an_expired_and_a_forged_one() {
-    let (_dir, pool) = pool().await;
-    let elsewhere = tempfile::tempdir().unwrap();
-    let forger = Secrets::open(elsewhere.path(), &POOL).unwrap();
-    let long_ago = TimeMs(NOW.0 - TOKEN_MS);
-    let cases = [
-        (String::new(), "no_token"),
-        (pool.app.secrets.issue(&Caller::Renter(ALICE), long_ago).unwrap().0, "token_expired"),
-        (forger.issue(&Caller::Renter(ALICE), NOW).unwrap().0, "bad_token"),
-        ("nonsense".to_owned(), "bad_token"),
-    ];
-    let mut public = BTreeSet::new();
-    for (method, path, bearer) in operations() {
-        if !bearer {
-            public.insert(format!("{method} {path}"));
-            continue;
-        }
-        for (token, code) in &cases {
-            let reply = pool.send(ask(method.clone(), token, &filled(&path), &[], Body::empty())).await;
-            if method == Method::HEAD {
-                assert_eq!(reply.status.as_u16(), 401, "{path} with {code}");
-            } else {
-                assert_eq!(reply.fault(), (401, (*code).to_owned()), "{method} {path}");
-            }
-            assert_eq!(reply.header("www-authenticate"), "Bearer");
-        }
-    }
-    assert_eq!(public.iter().map(String::as_str).collect::<Vec<_>>(), PUBLIC);
+/// Calls with an empty object, as the route may have it.
+async fn call(pool: &Pool, method: &Method, path: &str, token: &str) -> Reply {
+    let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
+    let body = if *method == Method::POST { Body::from("{}") } else { Body::empty() };
+    pool.send(ask(method.clone(), token, path, &headers, body)).await
+}
+
+/// Status and code; of `HEAD`, which has no body, the status alone.
+fn told(method: &Method, reply: &Reply, code: &str) -> (u16, String) {
+    if *method == Method::HEAD { (reply.status.as_u16(), code.to_owned()) } else { reply.fault() }
 }
 
 #[tokio::test]
-async fn a_node_token_opens_what_is_common_and_nothing_of_an_account() {
+async fn every_route_but_the_public_ones_refuses_no_token_and_every_bad_one() {
     let (_dir, pool) = pool().await;
-    let node = pool.token(Caller::Node(NODE));
-    let common = ["/v1/whoami", "/v1/offers", "/v1/shares", "/v1/nodes", "/v1/nodes/{id}", "/ipfs/{cid}"];
-    for (method, path, bearer) in operations() {
-        if !bearer || common.contains(&path.as_str()) {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let forger = Secrets::open(elsewhere.path(), &POOL).unwrap();
+    let there = tempfile::tempdir().unwrap();
+    let other_pool = Secrets::open(there.path(), &PoolId { chain_id: 1, ..POOL }).unwrap();
+    let (alice, carol) = (pass(Caller::Renter(ALICE)), Account([0xc0; 20]));
+    pool.app.logins.end(Login::Session(77), NOW);
+    pool.app.logins.end(Login::Key(78), NOW);
+    pool.app.logins.end_all(carol, &Ended { epoch: 1, ..Ended::default() }, NOW);
+    let long_ago = TimeMs(NOW.0 - TOKEN_MS);
+    let cases = [
+        (String::new(), "no_token"),
+        (pool.app.secrets.issue(&alice, long_ago, None).unwrap().0, "token_expired"),
+        (forger.issue(&alice, NOW, None).unwrap().0, "bad_token"),
+        (other_pool.issue(&alice, NOW, None).unwrap().0, "bad_token"),
+        ("nonsense".to_owned(), "bad_token"),
+        (pool.token_of(Pass { login: Login::Session(77), ..alice }), "token_revoked"),
+        (pool.token_of(Pass { login: Login::Key(78), ..alice }), "token_revoked"),
+        (pool.token_of(pass(Caller::Renter(carol))), "token_revoked"),
+    ];
+    for (method, path, rule) in operations() {
+        if rule == Need::Nothing {
             continue;
         }
-        let reply = pool.send(ask(method.clone(), &node, &filled(&path), &[], Body::empty())).await;
-        assert_eq!(reply.fault(), (403, "wrong_caller".to_owned()), "{method} {path}");
+        for (token, code) in &cases {
+            let reply = call(&pool, &method, &filled(&path), token).await;
+            assert_eq!(told(&method, &reply, code), (401, (*code).to_owned()), "{method} {path}");
+            assert_eq!(reply.header("www-authenticate"), "Bearer");
+        }
     }
+}
+
+#[tokio::test]
+async fn every_route_refuses_the_wrong_kind_of_caller_and_a_login_without_its_scope() {
+    let (_dir, pool) = pool().await;
+    let node = pool.token(Caller::Node(NODE));
+    let wrong = (403, "wrong_caller".to_owned());
+    for ((method, path, rule), nth) in operations().into_iter().zip(100..) {
+        // An account for each: some of these routes end all its logins.
+        let alice = pass(Caller::Renter(Account([nth; 20])));
+        let key = pool.token_of(Pass { login: Login::Key(5), ..alice });
+        let at = |token: String| {
+            let (pool, method, path) = (&pool, &method, filled(&path));
+            async move { told(method, &call(pool, method, &path, &token).await, "") }
+        };
+        if matches!(rule, Need::Scope(_) | Need::Session | Need::Operator) {
+            assert_eq!(at(node.clone()).await, wrong, "{method} {path} for a node");
+        }
+        match rule {
+            Need::Scope(scope) | Need::ScopeOrNode(scope) => {
+                let (status, code) = at(pool.token_of(Pass { scopes: Scopes::ALL.without(scope), ..alice })).await;
+                assert_eq!(status, 403, "{method} {path} without {scope:?}");
+                assert!(code == "missing_scope" || method == Method::HEAD, "{method} {path}: {code}");
+                let only = Pass { scopes: [scope].into_iter().collect(), ..alice };
+                let (status, code) = {
+                    let reply = call(&pool, &method, &filled(&path), &pool.token_of(only)).await;
+                    let code = if method != Method::HEAD && reply.header("content-type").contains("problem") {
+                        reply.fault().1
+                    } else {
+                        String::new()
+                    };
+                    (reply.status.as_u16(), code)
+                };
+                let kept_out = ["missing_scope", "wrong_caller", "no_such_path"].contains(&code.as_str());
+                assert!(!kept_out && status != 401, "{method} {path} with {scope:?} alone: {status} {code}");
+            }
+            Need::Session => assert_eq!(at(key.clone()).await, wrong, "{method} {path} with an API key"),
+            Need::Operator => {
+                assert_eq!(at(pool.alice()).await, wrong, "{method} {path} for a renter");
+                let device = Pass { scopes: Scopes::DELEGATED, ..pass(Caller::Renter(OPERATOR)) };
+                assert_eq!(at(pool.token_of(device)).await, (403, "missing_scope".to_owned()), "{method} {path}");
+                let (status, _) = at(pool.token(Caller::Renter(OPERATOR))).await;
+                assert_eq!(status, 422, "{method} {path} lets an operator in, as far as his empty body");
+            }
+            Need::Nothing | Need::Token => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_object_of_an_account_is_out_of_reach_for_another() {
+    let (_dir, pool) = pool().await;
+    let lease = id(&pool.lease(&pool.alice(), "k").await);
+    let key = json!({"scopes": ["lease:read"]});
+    let key = pool.post(&pool.alice(), "/v1/api-keys", &[], &key).await.json()["id"].to_string();
+    let bob = pool.bob();
+    for (method, path, rule) in operations() {
+        if !path.contains('{') || !matches!(rule, Need::Scope(_) | Need::Session) {
+            continue;
+        }
+        let id = if path.contains("/api-keys/") { key.clone() } else { lease.clone() };
+        let path =
+            if path.contains("/leases/") || path.contains("/api-keys/") { path.replace("{id}", &id) } else { path };
+        let (status, code) = call(&pool, &method, &filled(&path), &bob).await.fault();
+        assert!(matches!(status, 403 | 404), "{method} {path}: {status} {code}");
+        assert!(["not_yours", "not_found", "no_such_lease"].contains(&code.as_str()), "{method} {path}: {code}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_table_does_not_name_is_not_there() {
+    let (_dir, pool) = pool().await;
+    let unruled = Router::new().route("/v1/new", axum::routing::get(|| async { "open" }));
+    let limits = Arc::new(crate::http::limits::Limits::new(10, governor::clock::DefaultClock::default()));
+    let router = crate::http::layers::quick(unruled, &pool.app, &limits);
+    let open = Pool { router, ..pool };
+    assert_eq!(open.get(&open.alice(), "/v1/new").await.fault(), (404, "no_such_path".to_owned()));
+    assert_eq!(need(&Method::DELETE, "/v1/leases"), None);
+}
+
+#[tokio::test]
+async fn auditors_need_no_login() {
+    let (_dir, pool) = pool().await;
+    for path in ["/v1/log/head", "/v1/log/entries", "/v1/registry", "/v1/pool", "/healthz"] {
+        assert_eq!(pool.get("", path).await.status.as_u16(), 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn whoami_tells_account_roles_scopes_and_login() {
+    let (_dir, pool) = pool().await;
+    let node = pool.token(Caller::Node(NODE));
     assert_eq!(pool.get(&node, "/v1/whoami").await.json(), json!({"kind": "node", "node": NODE.to_string()}));
+    let roles = |account| {
+        let (pool, token) = (&pool, pool.token(Caller::Renter(account)));
+        async move { pool.get(&token, "/v1/whoami").await.json()["roles"].clone() }
+    };
+    assert_eq!(roles(ALICE).await, json!(["renter"]));
+    assert_eq!(roles(OWNER).await, json!(["renter", "provider"]));
+    assert_eq!(roles(OPERATOR).await, json!(["renter", "operator"]));
+    assert_eq!(roles(pool.app.authority).await, json!(["renter", "operator"]));
+    let key =
+        Pass { login: Login::Key(4), scopes: [Scope::DataRead].into_iter().collect(), ..pass(Caller::Renter(BOB)) };
+    let told = pool.get(&pool.token_of(key), "/v1/whoami").await.json();
+    assert_eq!((&told["scopes"], &told["login"]), (&json!(["data:read"]), &json!({"kind": "api_key", "id": 4})));
 }
 
 #[tokio::test]
@@ -154,51 +244,4 @@ async fn the_owner_takes_a_gpu_back_and_what_is_there_is_stopped_until_he_resume
     let stopped = pool.get(&alice, &format!("/v1/leases/{lease}")).await.json();
     assert_eq!((&stopped["state"], &stopped["reason"]), (&json!("ending"), &json!("owner_reclaimed")));
     assert_eq!(resume().await["reclaimed"], json!([]));
-}
-
-async fn new_key(pool: &Pool, nonce: &Value, signature: Signature) -> Reply {
-    let body = json!({"account": wallet_account(), "nonce": nonce["nonce"], "signature": signature});
-    pool.post("", "/v1/api-keys", &[], &body).await
-}
-
-#[tokio::test]
-async fn a_nonce_signed_once_gives_a_key_and_a_key_gives_tokens_until_it_is_revoked() {
-    let (_dir, pool) = pool().await;
-    let ask_nonce = format!("/v1/auth/nonce?account={}", wallet_account());
-    let nonce = pool.post("", &ask_nonce, &[], &json!(null)).await.json();
-    let signature = Signature(wallet().sign_message(nonce["message"].as_str().unwrap()).await.unwrap().into());
-    let made = new_key(&pool, &nonce, signature).await;
-    assert_eq!(made.status.as_u16(), 201, "{}", made.text());
-    assert_eq!(new_key(&pool, &nonce, signature).await.fault(), (401, "bad_nonce".to_owned()));
-
-    let key = made.json();
-    let header = format!("ApiKey {}", key["api_key"].as_str().unwrap());
-    let token = pool.post("", "/v1/auth/token", &[("authorization", &header)], &json!(null)).await.json();
-    let token = token["token"].as_str().unwrap();
-    let me = pool.get(token, "/v1/whoami").await.json();
-    assert_eq!(me, json!({"kind": "renter", "account": wallet_account()}));
-
-    let listed = pool.get(token, "/v1/api-keys").await;
-    assert_eq!(listed.json()["api_keys"][0]["id"], key["id"]);
-    assert!(!listed.text().contains(key["api_key"].as_str().unwrap()));
-    let one = format!("/v1/api-keys/{}", key["id"]);
-    assert_eq!(pool.send(ask(Method::DELETE, &pool.bob(), &one, &[], Body::empty())).await.fault().0, 404);
-    assert_eq!(pool.send(ask(Method::DELETE, token, &one, &[], Body::empty())).await.status.as_u16(), 204);
-    let refused = pool.post("", "/v1/auth/token", &[("authorization", &header)], &json!(null)).await;
-    assert_eq!(refused.fault(), (401, "bad_api_key".to_owned()));
-}
-
-#[tokio::test]
-async fn a_nonce_signed_by_another_key_gives_nothing_and_is_spent() {
-    let (_dir, pool) = pool().await;
-    let ask_nonce = format!("/v1/auth/nonce?account={}", wallet_account());
-    let nonce = pool.post("", &ask_nonce, &[], &json!(null)).await.json();
-    let thief = ethers_signers::LocalWallet::from_bytes(&[0x66; 32]).unwrap();
-    let message = nonce["message"].as_str().unwrap();
-    let forged = Signature(thief.sign_message(message).await.unwrap().into());
-    assert_eq!(new_key(&pool, &nonce, forged).await.fault(), (422, "bad_signature".to_owned()));
-    let honest = Signature(wallet().sign_message(message).await.unwrap().into());
-    assert_eq!(new_key(&pool, &nonce, honest).await.fault(), (401, "bad_nonce".to_owned()));
-    let unknown = json!({"nonce": Hash32([3; 32])});
-    assert_eq!(new_key(&pool, &unknown, honest).await.fault(), (401, "bad_nonce".to_owned()));
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use futures::StreamExt;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{NewLease, Quote, Whoami};
-use selion_client::{Client, ClientError, PageQuery, fresh_key};
+use selion_api::rest::{NewApiKey, NewLease, Quote, Scope, Session, Whoami};
+use selion_client::{Client, ClientError, Keeper, PageQuery, Turn, fresh_key};
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     let (dir, pool) = pool().await;
     let (client, _) = serve(&pool).await;
     client.login(&wallet(), "test").await.unwrap();
-    assert_eq!(client.whoami().await.unwrap(), Whoami::Renter { account: wallet_account() });
+    assert!(matches!(client.whoami().await.unwrap(), Whoami::Renter { account, .. } if account == wallet_account()));
     let terms = client.pool().await.unwrap();
     assert_eq!(client.offers(&Default::default()).await.unwrap().offers.len(), 1);
 
@@ -59,6 +59,85 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     let events: Vec<_> = client.events(lease.id, None).map(Result::unwrap).collect().await;
     assert_eq!(events.last().unwrap().state, LeaseState::Ended);
     assert_eq!(client.placement(lease.id).await.unwrap().candidates.len(), 1);
+    pool.stop.cancel();
+}
+
+/// What a profile's folder does for commands that run at one time.
+#[derive(Clone)]
+struct Shared(Arc<std::sync::Mutex<Session>>);
+
+impl Keeper for Shared {
+    fn turn(&self) -> Result<Box<dyn Turn>, String> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Turn for Shared {
+    fn kept(&self) -> Option<Session> {
+        Some(self.0.lock().unwrap().clone())
+    }
+    fn keep(&self, session: &Session) -> Result<(), String> {
+        *self.0.lock().unwrap() = session.clone();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn clients_that_share_a_session_renew_it_in_turns_and_a_thief_ends_it() {
+    let (_dir, pool) = pool().await;
+    let (client, address) = serve(&pool).await;
+    let first = client.login(&wallet(), "shared").await.unwrap();
+    // As it is when ten minutes have gone: the token is not to be used any more.
+    let lapsed = Session { expires_ms: TimeMs(0), ..first.clone() };
+    let shared = Shared(Arc::new(std::sync::Mutex::new(lapsed.clone())));
+    let sharer = || {
+        let client = Client::new(&format!("http://{address}")).unwrap();
+        client.set_session(&lapsed);
+        client.set_keeper(Arc::new(shared.clone()));
+        client
+    };
+    let (one, two) = (sharer(), sharer());
+    one.account().await.unwrap();
+    let kept = shared.0.lock().unwrap().clone();
+    assert_ne!(kept.refresh_token, first.refresh_token);
+    two.account().await.unwrap();
+    assert_eq!(*shared.0.lock().unwrap(), kept, "the second took over what the first had renewed");
+
+    let thief = Client::new(&format!("http://{address}")).unwrap();
+    thief.set_session(&lapsed);
+    assert_eq!(thief.account().await.unwrap_err().code(), Some("refresh_token_reused"));
+    assert_eq!(two.account().await.unwrap_err().code(), Some("bad_refresh_token"));
+    pool.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_device_is_let_in_through_the_client_and_logs_out_again() {
+    let (_dir, pool) = pool().await;
+    let (client, address) = serve(&pool).await;
+    client.login(&wallet(), "at home").await.unwrap();
+    let device = Client::new(&format!("http://{address}")).unwrap();
+    let asked = device.start_device("build box").await.unwrap();
+    let pending = device.device_session(&asked).await.unwrap_err();
+    assert!(pending.code() == Some("authorization_pending") && pending.is_retryable());
+    let seen = client.look_at_device(&asked.user_code.to_lowercase()).await.unwrap();
+    assert_eq!((seen.name.as_str(), seen.from.as_str()), ("build box", "127.0.0.1"));
+    client.approve_device(&asked.user_code).await.unwrap();
+    assert_eq!(device.device_session(&asked).await.unwrap().account, wallet_account());
+    device.account().await.unwrap();
+    let refused = device.api_keys(&PageQuery::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Some("missing_scope"));
+
+    let scopes = vec![Scope::MoneyRead];
+    let key = client.create_api_key(&NewApiKey { name: String::new(), scopes, expires_ms: None }).await.unwrap();
+    let program = Client::new(&format!("http://{address}")).unwrap();
+    program.set_api_key(&key.api_key);
+    program.account().await.unwrap();
+    client.revoke_api_key(key.id).await.unwrap();
+    assert_eq!(program.account().await.unwrap_err().code(), Some("bad_api_key"));
+
+    device.logout().await.unwrap();
+    assert!(matches!(device.account().await, Err(ClientError::NoLogin)));
+    assert_eq!(client.logout_all().await.unwrap().sessions, 1);
     pool.stop.cancel();
 }
 

@@ -80,7 +80,7 @@ async fn every_fault_of_a_path_query_or_method_is_a_problem() {
         ("GET", "/v1/leases/lease-1-0/wait", 422, "bad_query"),
         ("GET", "/v1/leases/lease-1-0/wait?state=busy", 422, "bad_query"),
         ("GET", "/v1/leases/lease-1-0/wait?state=active&timeout_ms=300001", 422, "bad_query"),
-        ("POST", "/v1/auth/nonce", 422, "bad_query"),
+        ("POST", "/v1/auth/nonce", 415, "media_type"),
         ("POST", "/v1/auth/token", 401, "bad_api_key"),
         ("POST", "/v1/datasets", 415, "media_type"),
         ("GET", "/v1/link", 400, "bad_header"),

@@ -1,6 +1,7 @@
 //! Asking, repeating, listing, waiting.
 
 use ethers_signers::Signer;
+use selion_api::Signature;
 use selion_api::commit::signing_digest;
 use selion_api::rest::NewLease;
 use serde_json::json;

@@ -3,9 +3,18 @@
 mod auth;
 mod client;
 mod datasets;
+mod devices;
 mod faults;
+mod keys;
 mod leases;
+mod licences;
+mod login;
+mod positions;
+mod promises;
+mod relay;
 mod streams;
+mod tiles;
+mod vectors;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,12 +27,15 @@ use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::PoolId;
 use selion_api::slice::{GpuSpec, NodeSpec, Sandbox};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, NodeId, Rate, Signature, TimeMs};
+use selion_contracts::Signer;
 use selion_market::{Input, Policy};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::origin::Origin;
+use super::pass::{Login, Logins, Pass, Scopes};
 use super::{Caller, Metrics, Secrets, router};
 use crate::App;
 use crate::agents::logs::{Limits, Logs};
@@ -31,6 +43,8 @@ use crate::agents::{self, Hub};
 use crate::config::Config;
 use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
+use crate::pen::Pen;
+use crate::relay::Relay;
 use crate::sequencer::{Parts, Sequencer};
 use crate::store::Store;
 
@@ -38,11 +52,16 @@ const NOW: TimeMs = TimeMs(1_800_000_000_000);
 const ALICE: Account = Account([0xa1; 20]);
 const BOB: Account = Account([0xb0; 20]);
 const OWNER: Account = Account([0x0e; 20]);
+const OPERATOR: Account = Account([0x09; 20]);
 const NODE: NodeId = NodeId([0x4e; 20]);
 const POOL: PoolId = PoolId { chain_id: 31337, controller: Address([1; 20]) };
 
 fn clock() -> TimeMs {
     NOW
+}
+
+fn authority() -> Signer {
+    Signer::from_bytes(&[0x05; 32]).unwrap()
 }
 
 /// A pool with one node of one whole simulated GPU, and money for Alice and Bob.
@@ -102,7 +121,7 @@ impl Pool {
             epoch: 1,
             delegate: Address([2; 20]),
             policy: Policy::default(),
-            sign: Arc::new(|_| Signature([7; 65])),
+            sign: Arc::new(|head| authority().sign_text(&head.digest_to_sign(&POOL).0).unwrap()),
             clock,
         };
         let (log, writer) = Sequencer::start(parts, stop.clone()).await.unwrap();
@@ -118,16 +137,23 @@ impl Pool {
             clock,
             on_claim: Box::new(|claim| panic!("{claim:?}")),
         };
+        let config =
+            Config { data_dir: dir.to_owned(), requests_per_minute, operators: vec![OPERATOR], ..Config::default() };
+        let logins = Logins::load(&store.readers, NOW).await.unwrap();
         let app = App {
-            config: Arc::new(Config { data_dir: dir.to_owned(), requests_per_minute, ..Config::default() }),
+            origin: Arc::new(Origin::of(None, config.listen).unwrap()),
+            logins: Arc::new(logins),
+            config: Arc::new(config),
             pool: POOL,
-            authority: Account([5; 20]),
+            authority: authority().account(),
+            pen: Arc::new(Pen::new(POOL, authority().account(), |text| authority().sign_text(text).unwrap())),
             delegate: Address([2; 20]),
             hub: Hub::new(Arc::new(links), POOL, logs.clone()),
             ipfs,
             content,
             metrics: Arc::new(Metrics::default()),
             mirror: Mirror::new(),
+            relay: Relay::off(),
             store,
             log,
             secrets,
@@ -161,7 +187,7 @@ impl Pool {
             ChainEvent::PoolOpened {
                 token: Address([3; 20]),
                 vault: Address([4; 20]),
-                authority: Account([5; 20]),
+                authority: authority().account(),
                 fee_bps: 200,
                 allow_simulated: true,
                 allow_unsandboxed: true,
@@ -179,7 +205,25 @@ impl Pool {
     }
 
     fn token(&self, caller: Caller) -> String {
-        self.app.secrets.issue(&caller, NOW).unwrap().0
+        self.token_of(pass(caller))
+    }
+
+    fn token_of(&self, pass: Pass) -> String {
+        self.app.secrets.issue(&pass, NOW, None).unwrap().0
+    }
+
+    /// A nonce and its message, of which a wallet's signature makes the body of a login.
+    async fn signed(&self, ask: &Value) -> Value {
+        let nonce = self.post("", "/v1/auth/nonce", &[], ask).await.json();
+        sign(&wallet(), nonce["message"].as_str().unwrap()).await
+    }
+
+    /// A session of the wallet's account.
+    async fn session(&self) -> Value {
+        let body = self.signed(&json!({"account": wallet_account()})).await;
+        let session = self.post("", "/v1/auth/siwe", &[], &body).await;
+        assert_eq!(session.status, StatusCode::OK, "{}", session.text());
+        session.json()
     }
 
     fn alice(&self) -> String {
@@ -236,6 +280,25 @@ fn ask(method: Method, token: &str, path: &str, headers: &[(&str, &str)], body: 
         request = request.header(*name, *value);
     }
     request.body(body).unwrap()
+}
+
+/// What the token of a whole login says: a session's, with all scopes.
+fn pass(caller: Caller) -> Pass {
+    match caller {
+        Caller::Renter(_) => Pass { caller, login: Login::Session(0), scopes: Scopes::ALL, epoch: 0 },
+        Caller::Node(node) => Pass::node(node),
+    }
+}
+
+/// The body of a login: `message` with the wallet's signature.
+async fn sign(wallet: &ethers_signers::LocalWallet, message: &str) -> Value {
+    let signature = Signature(ethers_signers::Signer::sign_message(wallet, message).await.unwrap().into());
+    json!({"message": message, "signature": signature})
+}
+
+/// A text of JSON.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
 
 fn spec() -> NodeSpec {

@@ -1,0 +1,166 @@
+//! Relaying: an account signs a call, the operator pays for it. What may be relayed is decided in [`judge`]; what is
+//! taken stands in the outbox before it is acknowledged, so that a crash loses none.
+
+pub mod ground;
+pub mod judge;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use selion_api::rest::{NewRelay, RelayState, RelayView};
+use selion_api::{Address, TimeMs};
+use selion_contracts::{ForwardRequest, PoolAddresses};
+use tokio::sync::Notify;
+
+use crate::store::outbox::{Kind, Order, Status};
+use crate::store::relay::{self, Kept};
+use crate::store::{Store, uint};
+use ground::Ground;
+use judge::{Refusal, budget, form, nonce};
+
+/// Why a request was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// The judge said no.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The store failed; nothing was taken.
+    #[error("database: {0}")]
+    Store(#[from] sqlx::Error),
+}
+
+/// What is relayed, for which pool, on whose account.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// The pool's contracts.
+    pub at: PoolAddresses,
+    /// Their chain.
+    pub chain_id: u64,
+    /// The forwarder that they trust.
+    pub forwarder: Address,
+    /// Whose outbox sends, and pays.
+    pub payer: Address,
+    /// Requests of all accounts in a day.
+    pub per_day: u32,
+}
+
+/// The counter for requests; cheap to clone.
+#[derive(Clone)]
+pub struct Relay {
+    open: Option<Arc<Open>>,
+}
+
+struct Open {
+    rules: Rules,
+    store: Store,
+    ground: Arc<dyn Ground>,
+    /// Wakes the outbox.
+    nudge: Arc<Notify>,
+}
+
+impl Relay {
+    /// Refuses everything.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { open: None }
+    }
+
+    /// Takes requests by these rules.
+    #[must_use]
+    pub fn new(rules: Rules, store: Store, ground: Arc<dyn Ground>, nudge: Arc<Notify>) -> Self {
+        Self { open: Some(Arc::new(Open { rules, store, ground, nudge })) }
+    }
+
+    /// Judges a request and puts it into the outbox. The same request again is the same answer.
+    ///
+    /// # Errors
+    ///
+    /// [`RelayError`]; nothing is kept then.
+    pub async fn take(&self, new: &NewRelay, peer: Option<IpAddr>, now: TimeMs) -> Result<RelayView, RelayError> {
+        let open = self.open.as_deref().ok_or(Refusal::Off)?;
+        let request = ForwardRequest {
+            from: new.from,
+            to: new.to,
+            gas: new.gas,
+            nonce: new.nonce,
+            deadline_s: new.deadline_ms.0 / 1_000,
+            data: new.data.0.clone(),
+        };
+        open.take(&request, &new.signature.0, &network(peer), now).await
+    }
+}
+
+impl Open {
+    async fn take(
+        &self,
+        request: &ForwardRequest,
+        signature: &[u8],
+        peer: &str,
+        now: TimeMs,
+    ) -> Result<RelayView, RelayError> {
+        let Rules { at, chain_id, forwarder, payer, per_day } = self.rules;
+        let call = form(&at, request, signature, now)?;
+        let digest = request.digest(chain_id, forwarder);
+        let by_key = request.recover(signature, chain_id, forwarder) == Some(request.from);
+        if !by_key && !self.ground.accepts(request.from, digest, signature).await? {
+            return Err(Refusal::NotSigned { from: request.from, forwarder, chain_id }.into());
+        }
+        let row = relay::New { account: request.from, nonce: request.nonce, digest, call: &call.name, peer, now };
+        if let Some(kept) = relay::equal(&self.store.readers, &row).await? {
+            return Ok(view(kept));
+        }
+        // Both of these again under the writer's lock; here they spare the chain a question.
+        budget(&relay::spent(&self.store.readers, &row).await?, per_day, now)?;
+        nonce(request, self.ground.next_nonce(request.from).await?)?;
+        self.ground.try_out(request, signature).await?;
+        let execute = request.execute(forwarder, signature);
+        let order = Order {
+            kind: Kind::Relay,
+            subject: format!("{} {}", request.from, request.nonce),
+            target: execute.to,
+            calldata: execute.data,
+        };
+        let kept = relay::take(&self.store.writer, payer, &order, &row, |spent| budget(spent, per_day, now)).await??;
+        self.nudge.notify_one();
+        Ok(view(kept))
+    }
+}
+
+/// What counts as one network address: an IPv6 customer has a whole /64.
+fn network(peer: Option<IpAddr>) -> String {
+    match peer.map(|peer| peer.to_canonical()) {
+        None => String::new(),
+        Some(IpAddr::V4(peer)) => peer.to_string(),
+        Some(IpAddr::V6(peer)) => {
+            let [a, b, c, d, ..] = peer.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+    }
+}
+
+/// What became of it, for people and programs.
+#[must_use]
+pub fn view(kept: Kept) -> RelayView {
+    let Kept { account, nonce, call, row } = kept;
+    let state = match row.status {
+        _ if row.has_failed() => RelayState::Failed,
+        Status::Queued => RelayState::Waiting,
+        Status::Signed => RelayState::Sent,
+        _ => RelayState::Mined,
+    };
+    RelayView {
+        id: uint(row.seq),
+        from: account,
+        nonce,
+        call,
+        state,
+        transaction: row.tx_hash,
+        block_number: row.block.map(|block| block.number),
+        reason: row.reason,
+    }
+}
+
+#[cfg(test)]
+mod live;
+#[cfg(test)]
+mod tests;

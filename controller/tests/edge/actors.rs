@@ -1,0 +1,171 @@
+//! People who use a pool at random: every call of the contracts that leaves an event.
+
+use selion_api::chain::ComponentKind;
+use selion_api::{Account, Amount, Hash32, NodeId, TimeMs};
+use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
+use selion_contracts::write::Call;
+use selion_contracts::{BlockTag, Pool, PoolTerms, Signer, Voucher};
+
+use super::Dice;
+use super::chain::Chain;
+
+/// Far away, in whole seconds.
+const UNTIL: TimeMs = TimeMs(4_000_000_000_000);
+const LATEST: BlockTag = BlockTag::Latest;
+
+/// Who there is.
+pub struct Actors {
+    pub pool: Pool,
+    /// Authority passes between them.
+    pub operators: Vec<Signer>,
+    pub providers: Vec<Signer>,
+    pub nodes: Vec<Signer>,
+    pub renters: Vec<Signer>,
+    /// The renters' own keys, one each.
+    pub sessions: Vec<Signer>,
+    /// The key that the renters may grant to.
+    pub delegate: Signer,
+    size: u64,
+}
+
+impl Actors {
+    /// A pool on `chain` with people who have tokens. Nothing of that leaves with a reorganisation of ten blocks.
+    pub async fn open(chain: &Chain) -> Self {
+        let mut people = Vec::new();
+        for _ in 0..8 {
+            people.push(chain.person().await);
+        }
+        let rpc = &chain.rpc;
+        let token = deploy_test_token(rpc, &people[0]).await.unwrap();
+        let factory = deploy_factory(rpc, &people[0]).await.unwrap();
+        let terms = PoolTerms {
+            token,
+            authority: people[0].account(),
+            fee_bps: 200,
+            thaw_delay_s: 0,
+            unbond_delay_s: 0,
+            min_stake: Amount(1_000),
+            finality_depth: 0,
+            grace_s: 3_600,
+            allow_simulated: true,
+            allow_unsandboxed: true,
+            penalty: Amount(1_000_000),
+            answer_delay_s: 3_600,
+            take_over_after_s: 0,
+            metadata_cid: String::new(),
+        };
+        let at = create_pool(rpc, &people[0], factory, &terms).await.unwrap();
+        let pool = Pool::open(rpc.clone(), at.controller).await.unwrap();
+        for who in &people {
+            for call in [pool.mint(who.address(), 1 << 60), pool.approve_vault(), pool.approve_controller()] {
+                pool.send(who, call).await.unwrap();
+            }
+        }
+        chain.mine(10).await;
+        let some = |count: usize| (0..count).map(|_| Signer::random().unwrap()).collect::<Vec<_>>();
+        let (renters, providers) = (people.split_off(5), people.split_off(2));
+        let (nodes, sessions) = (some(4), some(renters.len()));
+        let delegate = Signer::random().unwrap();
+        Self { pool, operators: people, providers, nodes, renters, sessions, delegate, size: 0 }
+    }
+
+    /// Makes one call at random. False if the contracts refuse it as things are; nothing is sent then.
+    pub async fn act(&mut self, dice: &mut Dice) -> bool {
+        let (who, call) = self.choose(dice).await;
+        self.pool.send(&who, call).await.is_ok()
+    }
+
+    async fn choose(&mut self, dice: &mut Dice) -> (Signer, Call) {
+        match dice.below(10) {
+            0..3 => self.of_provider(dice).await,
+            3..7 => self.of_renter(dice),
+            _ => self.of_operator(dice).await,
+        }
+    }
+
+    async fn of_provider(&self, dice: &mut Dice) -> (Signer, Call) {
+        let (pool, who) = (&self.pool, dice.pick(&self.providers).clone());
+        let key = dice.pick(&self.nodes);
+        let node = NodeId(key.account().0);
+        let call = match dice.below(9) {
+            0 | 1 => pool.register_provider(who.address(), Amount(500 + dice.below(2_000))),
+            2 => pool.unbond(Amount(1 + dice.below(900))),
+            3 => pool.withdraw_stake(who.address()),
+            4 | 5 => {
+                let nonce = pool.node(node, LATEST).await.map_or(0, |record| record.nonce);
+                pool.register_node(node, &pool.sign_node_binding(key, who.account(), nonce).unwrap())
+            }
+            6 => pool.set_offer(node, Hash32([dice.below(250) as u8 + 1; 32]), 1 << 5, "cid"),
+            7 => pool.close_offer(node),
+            _ => match dice.chance(30) {
+                true => pool.retire_node(node),
+                false => pool.cash_out(who.address()),
+            },
+        };
+        (who, call)
+    }
+
+    fn of_renter(&self, dice: &mut Dice) -> (Signer, Call) {
+        let index = usize::try_from(dice.below(self.renters.len() as u64)).unwrap();
+        let (pool, who, session) = (&self.pool, self.renters[index].clone(), self.sessions[index].address());
+        let amount = Amount(1 + dice.below(10_000));
+        let call = match dice.below(9) {
+            0 | 1 => pool.deposit(amount),
+            2 => pool.enter(Amount(dice.below(2) * amount.0), session, UNTIL),
+            3 => pool.grant(self.delegate.address(), amount, UNTIL),
+            4 => pool.revoke(if dice.chance(50) { session } else { self.delegate.address() }),
+            5 | 6 => pool.thaw(Amount(dice.below(3) / 2 * amount.0 + dice.below(2_000))),
+            _ => pool.withdraw(who.address()),
+        };
+        (who, call)
+    }
+
+    async fn of_operator(&mut self, dice: &mut Dice) -> (Signer, Call) {
+        let authority = self.pool.authority(LATEST).await.unwrap();
+        let who = self.operators.iter().find(|who| who.account() == authority).unwrap().clone();
+        let epoch = self.pool.head(LATEST).await.unwrap().epoch;
+        let pool = &self.pool;
+        let call = match dice.below(8) {
+            0 | 1 => {
+                self.size += 1 + dice.below(5);
+                let root = Hash32([self.size as u8; 32]);
+                pool.anchor(epoch, self.size, root, root)
+            }
+            2 => {
+                // Two places, and a time that is over ends the entry.
+                let until = if dice.chance(20) { TimeMs(1_000) } else { UNTIL };
+                let places = ["http://a", "http://b"];
+                pool.register_component(ComponentKind::Controller, dice.pick::<&str>(&places), until)
+            }
+            3 if dice.chance(20) => pool.pass_authority(self.other(authority)),
+            3 => pool.cash_out_fees(who.address(), &self.providers.iter().map(Signer::account).collect::<Vec<_>>()),
+            _ => self.claims(dice, &who, epoch).await,
+        };
+        (who, call)
+    }
+
+    fn other(&self, authority: Account) -> Account {
+        self.operators.iter().map(Signer::account).find(|other| *other != authority).unwrap()
+    }
+
+    /// Vouchers of all renters for two providers, some of them stale or above the balance.
+    async fn claims(&self, dice: &mut Dice, authority: &Signer, epoch: u32) -> Call {
+        let mut vouchers = Vec::new();
+        for (renter, session) in self.renters.iter().zip(&self.sessions) {
+            let provider = dice.pick(&self.providers).account();
+            let (claimed, _) = self.pool.claimed(provider, renter.account(), LATEST).await.unwrap();
+            let voucher = Voucher {
+                renter: renter.account(),
+                provider,
+                cumulative: Amount(claimed.0 + dice.below(4_000)),
+                used_through: TimeMs(1_700_000_000_000),
+                epoch,
+                log_size: 1,
+            };
+            let key = if dice.chance(40) { &self.delegate } else { session };
+            let by = |signer: &Signer| voucher.sign(signer, self.pool.chain_id, self.pool.at.vault).unwrap();
+            vouchers.push(voucher.signed(by(key), by(authority)));
+        }
+        self.pool.claim_many(&vouchers)
+    }
+}
