@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use tracing_subscriber::EnvFilter;
 
 use crate::command::{
-    account, agent, audit, chain, controller, data, demo, lease, login, node, offers, pool, run, simulate, why,
+    account, agent, audit, authority, chain, controller, data, demo, evidence, key, lease, licence, login, node,
+    offers, pool, run, simulate, why,
 };
 use crate::output::Format;
 use crate::up;
@@ -41,8 +42,18 @@ pub enum Command {
     Up(up::Args),
     /// Logs in at a pool and keeps a profile of it
     Login(login::Args),
+    /// Ends the login
+    Logout(login::LogoutArgs),
     /// Shows whom the pool takes us for
     Whoami,
+    /// Lets a device in that shows a code
+    Approve(login::ApproveArgs),
+    /// Makes, lists and revokes API keys
+    Key {
+        /// What to do.
+        #[command(subcommand)]
+        command: key::Command,
+    },
     /// Shows and moves the renter's money
     Account {
         /// What to do.
@@ -58,6 +69,12 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: lease::Command,
+    },
+    /// Shows licences with seats
+    Licence {
+        /// What to do.
+        #[command(subcommand)]
+        command: licence::Command,
     },
     /// Brings data to the pool, and results back
     Data {
@@ -95,6 +112,18 @@ pub enum Command {
     Controller(controller::Args),
     /// Runs a development chain
     Chain(chain::Args),
+    /// The authority of a pool: its bond, and who takes over
+    Authority {
+        /// What to do.
+        #[command(subcommand)]
+        command: authority::Command,
+    },
+    /// Brings evidence against an authority before the pool's court
+    Evidence {
+        /// What to do.
+        #[command(subcommand)]
+        command: evidence::Command,
+    },
     /// Makes pools
     Pool {
         /// What to do.
@@ -172,8 +201,16 @@ mod tests {
              --data bafy:in --env A=b --keep -- python train.py --epochs 3",
             "selion lease create --slice whole -- true",
             "selion lease create --slice whole --dry-run -- true",
+            "selion run --slice whole --licence 0x1111111111111111111111111111111111111111/solver -- ls",
+            "selion licence list -o json",
             "selion run --dry-run --slice 1g.10gb -- sh -c ls",
             "selion lease wait lease-12-0 --state ended --timeout 90s --output json",
+            "selion login --controller http://h:1 --device",
+            "selion login --controller http://h:1 --api-key-file -",
+            "selion logout --all",
+            "selion approve BCDF-GHJK --deny",
+            "selion key create --scope lease:read --scope data:read --name ci --expires 30d",
+            "selion key revoke 3",
             "selion account deposit 12.50 --dev",
             "selion account grant 5 --until 30d",
             "selion -o json offers",
@@ -205,12 +242,16 @@ mod tests {
                 "`4hours` is not a duration; write 90s, 15m, 4h or 2d",
             ),
             ("selion run --slice whole --max-rate -1 -- ls", "unexpected argument '-1'"),
+            ("selion run --slice whole --licence solver -- ls", "a licence as ISSUER/PRODUCT"),
             ("selion run --slice whole", "COMMAND"),
             ("selion why lease-1-0 --at 14:03", "`14:03` is not a time"),
             ("selion why lease-1-0 --if mood=good", "write max_rate=0.80, max_rate=+10%"),
             ("selion simulate log --from-log f", "--change"),
             ("selion simulate log --change price=10", "`price=10` is not a change; write price=+10%"),
             ("selion simulate philly", "--jobs"),
+            ("selion key create --scope login", "`login` is not a scope of API keys; use lease:read"),
+            ("selion key create --name ci", "--scope"),
+            ("selion login --controller http://h:1 --device --key-file k", "cannot be used with"),
             ("selion lease show 12", "a lease id as lease-<entry>-<index>"),
             ("selion account deposit 1e3", "is not an amount of tokens"),
             ("selion simulate openb --nodes n --pods p --policy best", "use market, fill, fgd, best-fit or random"),

@@ -31,12 +31,13 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 14] = [
+const NO_CAPACITY: [&str; 15] = [
     "class_not_allowed",
     "data_elsewhere",
     "gang_incomplete",
     "kept_for_booking",
     "no_matching_slice",
+    "no_seat",
     "node_not_schedulable",
     "node_paused",
     "owner_reclaimed",
@@ -56,6 +57,7 @@ impl Exit {
         }
         match problem.status {
             401 | 403 => Self::Auth,
+            400 if ["access_denied", "expired_token"].contains(&problem.code.as_str()) => Self::Auth,
             404 => Self::NotFound,
             408 | 504 => Self::Timeout,
             409 => Self::Conflict,
@@ -82,6 +84,7 @@ mod tests {
         let table = [
             (400, "not_json", Exit::Usage),
             (401, "token_expired", Exit::Auth),
+            (400, "access_denied", Exit::Auth),
             (403, "not_yours", Exit::Auth),
             (404, "not_found", Exit::NotFound),
             (408, "wait_timeout", Exit::Timeout),

@@ -114,9 +114,8 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
 /// What to type next, where the controller can only name its own paths.
 fn next(problem: &Problem) -> Option<String> {
     let words = match problem.code.as_str() {
-        "no_token" | "token_expired" | "bad_token" | "bad_api_key" | "bad_nonce" => {
-            "run: selion login --controller URL".to_owned()
-        }
+        "no_token" | "token_expired" | "token_revoked" | "bad_token" | "bad_api_key" | "bad_nonce"
+        | "bad_refresh_token" => "run: selion login --controller URL".to_owned(),
         "price_above_max" => match &problem.nearest {
             Some(near) => format!("raise --max-rate to at least {}", show_money(near.need.max(near.have))),
             None => "raise --max-rate; `selion offers` shows the prices".to_owned(),
@@ -127,6 +126,8 @@ fn next(problem: &Problem) -> Option<String> {
         "pool_full" | "gang_incomplete" | "waits_for_stop" => {
             "add --wait 10m to wait for room, or ask for a smaller slice".to_owned()
         }
+        "no_seat" => "add --wait 10m to wait for a seat; `selion licence list` shows those that are taken".to_owned(),
+        "no_licence" => "`selion licence list` shows what the account holds; its issuer sets seats on chain".to_owned(),
         "too_far" => "raise --max-latency, or add --within node".to_owned(),
         "data_elsewhere" => "leave out --near-data: the datasets are then fetched to where there is room".to_owned(),
         "kept_for_booking" => {
@@ -161,10 +162,14 @@ impl From<ClientError> for Failure {
                 let detail = format!("{url} cannot be reached: {why}");
                 return Self::new(Exit::Server, "unreachable", detail, remedy);
             }
+            ClientError::Promise { .. } => {
+                (Exit::Server, "promise_broken", "`selion lease list` shows whether a lease was made")
+            }
             ClientError::Protocol { .. } => (Exit::Server, "protocol", "check the controller's URL and release"),
             ClientError::BadUrl { .. } => (Exit::Usage, "bad_url", "give http://HOST[:PORT] or https://HOST[:PORT]"),
             ClientError::NoLogin => (Exit::Auth, "no_login", "run: selion login --controller URL"),
             ClientError::Wallet(_) => (Exit::Auth, "wallet", "check the key file that the profile names"),
+            ClientError::Kept(_) => (Exit::Failure, "login_not_kept", "check the profile's folder, then log in again"),
             ClientError::Random(_) => (Exit::Failure, "random", "check /dev/urandom"),
             ClientError::File { .. } => (Exit::Failure, "file", "check the path and who may read it"),
         };

@@ -127,6 +127,9 @@ pub fn nearest(near: &NearestMiss) -> String {
         (Reason::PaymentRequired, need, have) => {
             format!("it needs {} free in the deposit, there is {}", show_money(need), show_money(have))
         }
+        (Reason::NoSeat | Reason::NoLicence, need, have) => {
+            return format!("it needs {need} {}, there are {have}", if need == 1 { "seat" } else { "seats" });
+        }
         (Reason::TooFar, need, have) if have >= u64::from(u32::MAX) => {
             format!("at most {need} us apart is asked for; how far it is was not measured")
         }

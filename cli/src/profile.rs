@@ -1,6 +1,6 @@
-//! The renter's profile: which pool, and with which key. A folder with `profile.toml` and `credentials`.
+//! The renter's profile: which pool, and with which login. A folder with `profile.toml` and `credentials`.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use figment::Figment;
 use figment::providers::{Format, Toml};
 use selion_api::Address;
+use selion_api::rest::Session;
+use selion_audit::KeptPromise;
+use selion_client::{Keeper, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
@@ -25,14 +28,22 @@ pub struct Profile {
     pub pool: Address,
     /// JSON-RPC of the chain, for moving money.
     pub chain_rpc: Option<String>,
-    /// The account's key.
-    pub key_file: PathBuf,
+    /// The account's key; none where a device or an API key logged in.
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Credentials {
-    api_key: String,
+/// What a profile logs in with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Credentials {
+    /// A session, renewed as needed.
+    Session(Session),
+    /// An API key.
+    Key {
+        /// The key.
+        api_key: String,
+    },
 }
 
 /// A profile's folder.
@@ -77,6 +88,29 @@ impl Home {
         self.0.join("credentials")
     }
 
+    /// Where promises are kept, one a line.
+    fn promises_file(&self) -> PathBuf {
+        self.0.join("promises.jsonl")
+    }
+
+    /// Adds promises to those kept. They are on disk on return.
+    pub fn keep_promises(&self, promises: impl IntoIterator<Item = KeptPromise>) -> Done {
+        let lines: Vec<String> = promises.into_iter().filter_map(|kept| serde_json::to_string(&kept).ok()).collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let path = self.promises_file();
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        // One write of whole lines: commands that run at one time do not mix theirs.
+        let text = lines.join("\n") + "\n";
+        let written = options.open(&path).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(|error| Failure::file(&path, &error))
+    }
+
     /// The profile, if there is one.
     pub fn read(&self) -> Done<Option<Profile>> {
         read_toml(&self.profile_file())
@@ -94,8 +128,8 @@ impl Home {
         })
     }
 
-    /// The cached API key, if there is one. Refused if others can read it.
-    pub fn api_key(&self) -> Done<Option<String>> {
+    /// The login that is kept, if there is one. Refused if others can read it.
+    pub fn credentials(&self) -> Done<Option<Credentials>> {
         let path = self.credentials_file();
         let mode = match fs::metadata(&path) {
             Ok(meta) => meta.permissions().mode() & 0o777,
@@ -107,11 +141,11 @@ impl Home {
             let suggestion = format!("run: chmod 600 {}; if somebody did, log in again", path.display());
             return Err(Failure::new(Exit::Auth, "open_credentials", detail, suggestion));
         }
-        Ok(read_toml::<Credentials>(&path)?.map(|credentials| credentials.api_key))
+        read_toml(&path)
     }
 
-    /// Writes both files, each whole or not at all. The folder and the key are for this user alone.
-    pub fn save(&self, profile: &Profile, api_key: &str) -> Done {
+    /// Writes both files, each whole or not at all. The folder and the login are for this user alone.
+    pub fn save(&self, profile: &Profile, credentials: &Credentials) -> Done {
         self.make()?;
         let mut text = String::from("# Written by `selion login`.\n");
         let mut put = |name: &str, value: &str| text.push_str(&format!("{name} = {value}\n"));
@@ -121,17 +155,74 @@ impl Home {
         if let Some(rpc) = &profile.chain_rpc {
             put("chain_rpc", &quoted(rpc));
         }
-        let key_file = profile.key_file.to_str().ok_or_else(|| {
-            Failure::usage(format!("{} is not UTF-8", profile.key_file.display()), "name the key file in UTF-8")
-        })?;
-        put("key_file", &quoted(key_file));
-        write_private(&self.credentials_file(), &format!("api_key = {}\n", quoted(api_key)))?;
+        if let Some(path) = &profile.key_file {
+            let path = path.to_str().ok_or_else(|| {
+                Failure::usage(format!("{} is not UTF-8", path.display()), "name the key file in UTF-8")
+            })?;
+            put("key_file", &quoted(path));
+        }
+        self.keep(credentials)?;
         write_private(&self.profile_file(), &text)
+    }
+
+    /// Writes the login.
+    fn keep(&self, credentials: &Credentials) -> Done {
+        let text = match credentials {
+            Credentials::Key { api_key } => format!("api_key = {}\n", quoted(api_key)),
+            Credentials::Session(session) => format!(
+                "account = {}\ntoken = {}\nexpires_ms = {}\nrefresh_token = {}\nrefresh_expires_ms = {}\n",
+                quoted(&session.account.to_string()),
+                quoted(&session.token),
+                session.expires_ms.0,
+                quoted(&session.refresh_token),
+                session.refresh_expires_ms.0,
+            ),
+        };
+        write_private(&self.credentials_file(), &text)
+    }
+
+    /// Forgets the login; the profile stays.
+    pub fn forget(&self) -> Done {
+        let path = self.credentials_file();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::file(&path, &error)),
+            _ => Ok(()),
+        }
     }
 
     /// Makes the folder.
     pub fn make(&self) -> Done {
         make_private(&self.0)
+    }
+}
+
+/// Commands that run at one time share a session: whoever renews it locks `credentials.lock`.
+impl Keeper for Home {
+    fn turn(&self) -> Result<Box<dyn Turn>, String> {
+        let path = self.credentials_file().with_extension("lock");
+        let open = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let locked = open.and_then(|file| file.lock().map(|()| file));
+        let lock = locked.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Box::new(HomeTurn { home: self.clone(), _lock: lock }))
+    }
+}
+
+struct HomeTurn {
+    home: Home,
+    /// Closing the file ends the turn.
+    _lock: File,
+}
+
+impl Turn for HomeTurn {
+    fn kept(&self) -> Option<Session> {
+        match self.home.credentials() {
+            Ok(Some(Credentials::Session(session))) => Some(session),
+            _ => None,
+        }
+    }
+
+    fn keep(&self, session: &Session) -> Result<(), String> {
+        self.home.keep(&Credentials::Session(session.clone())).map_err(|failure| failure.body().detail.clone())
     }
 }
 
@@ -178,8 +269,45 @@ mod tests {
             chain_id: 31_337,
             pool: Address([7; 20]),
             chain_rpc: None,
-            key_file: "/somewhere/a \"quoted\" key".into(),
+            key_file: Some("/somewhere/a \"quoted\" key".into()),
         }
+    }
+
+    fn key() -> Credentials {
+        Credentials::Key { api_key: "sk_1_secret".to_owned() }
+    }
+
+    fn session(refresh_token: &str) -> Session {
+        Session {
+            account: selion_api::Account([3; 20]),
+            token: "a.b.c".to_owned(),
+            expires_ms: selion_api::TimeMs(7),
+            refresh_token: refresh_token.to_owned(),
+            refresh_expires_ms: selion_api::TimeMs(9),
+        }
+    }
+
+    #[test]
+    fn commands_renew_a_session_in_turns_and_see_what_the_other_made_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        home.save(&profile(), &Credentials::Session(session("rt_1"))).unwrap();
+        let turn = home.turn().unwrap();
+        assert_eq!(turn.kept(), Some(session("rt_1")));
+        let (other, (done, ended)) = (home.clone(), std::sync::mpsc::channel());
+        let waiting = std::thread::spawn(move || {
+            let kept = other.turn().unwrap().kept();
+            done.send(()).unwrap();
+            kept
+        });
+        assert!(ended.try_recv().is_err(), "the other waits");
+        turn.keep(&session("rt_2")).unwrap();
+        drop(turn);
+        assert_eq!(waiting.join().unwrap(), Some(session("rt_2")));
+        home.forget().unwrap();
+        home.forget().unwrap();
+        assert_eq!(home.credentials().unwrap(), None);
+        assert_eq!(home.profile().unwrap(), profile());
     }
 
     fn home(dir: &Path) -> Home {
@@ -190,9 +318,13 @@ mod tests {
     fn a_profile_reads_back_and_only_its_owner_can_read_it() {
         let dir = tempfile::tempdir().unwrap();
         let home = home(dir.path());
-        home.save(&profile(), "sk_1_secret").unwrap();
+        home.save(&profile(), &key()).unwrap();
         assert_eq!(home.profile().unwrap(), profile());
-        assert_eq!(home.api_key().unwrap().as_deref(), Some("sk_1_secret"));
+        assert_eq!(home.credentials().unwrap(), Some(key()));
+        let bare = Profile { key_file: None, ..profile() };
+        home.save(&bare, &Credentials::Session(session("rt_secret"))).unwrap();
+        assert_eq!(home.profile().unwrap(), bare);
+        assert_eq!(home.credentials().unwrap(), Some(Credentials::Session(session("rt_secret"))));
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&home.0), 0o700);
         assert_eq!(mode(&home.0.join("credentials")), 0o600);
@@ -200,13 +332,33 @@ mod tests {
     }
 
     #[test]
+    fn promises_are_added_line_by_line_and_read_back_as_an_audit_reads_them() {
+        use selion_api::agent::{Fence, Promise, SignedPromise};
+        use selion_api::commit::PoolId;
+        use selion_api::{Account, Hash32, Signature};
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        home.make().unwrap();
+        let kept = |seq| {
+            let promise = Promise { account: Account([9; 20]), seq, leaf: Hash32([3; 32]), fence: Fence::default() };
+            let signed = SignedPromise { promise, signature: Signature([1; 65]) };
+            KeptPromise { pool: PoolId { chain_id: 1, controller: Address([7; 20]) }, signed }
+        };
+        home.keep_promises([kept(1), kept(2)]).unwrap();
+        home.keep_promises([]).unwrap();
+        home.keep_promises([kept(3)]).unwrap();
+        let text = fs::read_to_string(home.promises_file()).unwrap();
+        assert_eq!(selion_audit::read_promises(&text).unwrap(), [kept(1), kept(2), kept(3)]);
+    }
+
+    #[test]
     fn credentials_that_others_can_read_are_refused_with_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let home = home(dir.path());
-        home.save(&profile(), "sk_1_secret").unwrap();
+        home.save(&profile(), &key()).unwrap();
         let path = home.0.join("credentials");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let failure = home.api_key().unwrap_err();
+        let failure = home.credentials().unwrap_err();
         assert!(failure.body().suggestion.contains("chmod 600"), "{failure:?}");
         assert!(!format!("{failure:?}").contains("secret"));
     }

@@ -1,14 +1,17 @@
-//! One renter at one pool: profile, key, client.
+//! One renter at one pool: profile, login, client.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use selion_api::commit::PoolId;
-use selion_client::{Client, LocalWallet};
-use selion_contracts::{Pool, Rpc, Signer};
+use selion_api::rest::Whoami;
+use selion_audit::KeptPromise;
+use selion_client::{Client, LocalWallet, Trust};
+use selion_contracts::{BlockTag, Pool, Rpc, Signer};
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
-use crate::profile::{Home, Profile};
+use crate::profile::{Credentials, Home, Profile};
 
 /// What renter commands work with.
 pub struct Session {
@@ -16,6 +19,7 @@ pub struct Session {
     pub profile: Profile,
     /// The controller.
     pub client: Client,
+    home: Home,
 }
 
 impl Session {
@@ -28,15 +32,50 @@ impl Session {
     pub fn of(home: &Home) -> Done<Self> {
         let profile = home.profile()?;
         let client = Client::new(&profile.controller)?;
-        match home.api_key()? {
-            Some(key) => client.set_api_key(&key),
+        let env = std::env::var("SELION_API_KEY").ok().filter(|key| !key.is_empty());
+        let credentials = match env {
+            Some(api_key) => Some(Credentials::Key { api_key }),
+            None => home.credentials()?,
+        };
+        match credentials {
+            Some(Credentials::Key { api_key }) => client.set_api_key(&api_key),
+            Some(Credentials::Session(session)) => {
+                client.set_session(&session);
+                client.set_keeper(Arc::new(home.clone()));
+            }
             None => {
-                let detail = format!("{} holds no API key", home.dir().display());
+                let detail = format!("{} holds no login", home.dir().display());
                 let suggestion = format!("run: selion login --controller {}", profile.controller);
                 return Err(Failure::new(Exit::Auth, "no_login", detail, suggestion));
             }
         }
-        Ok(Self { profile, client })
+        Ok(Self { profile, client, home: home.clone() })
+    }
+
+    /// From now on promises that come with answers are checked. The authority is the chain's if the profile names a
+    /// chain, else the controller's own word: what is kept is checked against the chain by an audit.
+    pub async fn expect_promises(&self) -> Done {
+        let account = match &self.profile.key_file {
+            Some(path) => signer(path)?.account(),
+            None => match self.client.whoami().await? {
+                Whoami::Renter { account, .. } => account,
+                // A node's agent is promised nothing.
+                Whoami::Node { .. } => return Ok(()),
+            },
+        };
+        let pool = self.pool_id();
+        let authority = match &self.profile.chain_rpc {
+            Some(url) => Pool::open(Rpc::new(url)?, pool.controller).await?.authority(BlockTag::Latest).await?,
+            None => self.client.pool().await?.authority,
+        };
+        self.client.expect_promises(Trust { pool, authority, account });
+        Ok(())
+    }
+
+    /// Puts the promises that came into the profile's folder, for `selion audit --proof`.
+    pub fn keep_promises(&self) -> Done {
+        let pool = self.pool_id();
+        self.home.keep_promises(self.client.take_promises().into_iter().map(|signed| KeptPromise { pool, signed }))
     }
 
     /// The pool that requests are signed for.
@@ -44,9 +83,18 @@ impl Session {
         PoolId { chain_id: self.profile.chain_id, controller: self.profile.pool }
     }
 
-    /// The account's key, for requests.
-    pub fn wallet(&self) -> Done<LocalWallet> {
-        wallet(&self.profile.key_file)
+    /// The account's key, for requests; `None` where the login came without it.
+    pub fn wallet(&self) -> Done<Option<LocalWallet>> {
+        self.profile.key_file.as_deref().map(wallet).transpose()
+    }
+
+    /// The account's key, for the chain.
+    pub fn signer(&self) -> Done<Signer> {
+        let path = self.profile.key_file.as_deref().ok_or_else(|| {
+            let detail = "this login came without the account's key, and money moves by its signature only";
+            Failure::usage(detail, "do it where the key is, or run `selion login --key-file FILE`")
+        })?;
+        signer(path)
     }
 
     /// The account's key and the pool's contracts, for money.
@@ -55,7 +103,7 @@ impl Session {
             let suggestion = format!("run: selion login --controller {} --chain-rpc URL", self.profile.controller);
             Failure::usage("the profile names no chain, and money moves on chain only", suggestion)
         })?;
-        let signer = signer(&self.profile.key_file)?;
+        let signer = self.signer()?;
         let pool = Pool::open(Rpc::new(url)?, self.profile.pool).await?;
         if pool.chain_id != self.profile.chain_id {
             let detail = format!("{url} is chain {}, the pool is on chain {}", pool.chain_id, self.profile.chain_id);
@@ -86,23 +134,28 @@ pub fn wallet(path: &Path) -> Done<LocalWallet> {
         .ok_or_else(|| Failure::usage(format!("{} is not a key file", path.display()), "it must hold 64 hex digits"))
 }
 
-/// Logs in at `controller` with the key in `key_file`, and keeps profile and API key in `home`.
+/// Logs in at `controller` with the key in `key_file`, and keeps profile and session in `home`.
 pub async fn login(home: &Home, controller: &str, chain_rpc: Option<String>, key_file: &Path) -> Done<Profile> {
     let client = Client::new(controller)?;
     let key_file = std::path::absolute(key_file).map_err(|error| Failure::file(key_file, &error))?;
     home.make()?;
     Signer::open_or_create(&key_file)?;
     let wallet = wallet(&key_file)?;
-    let pool = client.pool().await?;
-    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let key = client.login(&wallet, &format!("selion on {}", host.as_deref().unwrap_or("this machine"))).await?;
-    let profile = Profile {
-        controller: controller.trim_end_matches('/').to_owned(),
-        chain_id: pool.pool.chain_id,
-        pool: pool.pool.controller,
-        chain_rpc,
-        key_file,
-    };
-    home.save(&profile, &key.api_key)?;
+    let profile = profile(&client, chain_rpc, Some(key_file)).await?;
+    let session = client.login(&wallet, &format!("selion on {}", machine())).await?;
+    home.save(&profile, &Credentials::Session(session))?;
     Ok(profile)
+}
+
+/// The profile of the pool behind `client`.
+pub async fn profile(client: &Client, chain_rpc: Option<String>, key_file: Option<PathBuf>) -> Done<Profile> {
+    let pool = client.pool().await?.pool;
+    let controller = client.base_url().trim_end_matches('/').to_owned();
+    Ok(Profile { controller, chain_id: pool.chain_id, pool: pool.controller, chain_rpc, key_file })
+}
+
+/// What this machine calls itself.
+pub fn machine() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    name.unwrap_or_else(|| "this machine".to_owned())
 }

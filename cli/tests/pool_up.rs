@@ -71,6 +71,46 @@ fn json(done: &Output) -> Value {
     serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", shown()))
 }
 
+fn a_key_does_what_its_scope_says_until_it_is_revoked(home: &Path) {
+    let words = ["key", "create", "--scope", "lease:read", "--name", "ci", "--expires", "1d", "--output", "json"];
+    let key = json(&run(home, &words));
+    let secret = key["api_key"].as_str().expect("a key").to_owned();
+    let with_key = |words: &[&str]| selion(home).args(words).env("SELION_API_KEY", &secret).output().expect("starts");
+    assert_eq!(with_key(&["lease", "list"]).status.code(), Some(0));
+    let narrow = with_key(&["data", "list", "--output", "json"]);
+    assert_eq!((narrow.status.code(), &json(&narrow)["error"]["code"]), (Some(4), &"missing_scope".into()));
+    let listed = run(home, &["key", "list", "--output", "json"]);
+    assert!(!String::from_utf8_lossy(&listed.stdout).contains(&secret));
+    assert_eq!(json(&listed)["api_keys"][0]["name"], "ci");
+    assert_eq!(run(home, &["key", "revoke", &key["id"].to_string()]).status.code(), Some(0));
+    let over = with_key(&["lease", "list", "--output", "json"]);
+    assert_eq!((over.status.code(), &json(&over)["error"]["code"]), (Some(4), &"bad_api_key".into()));
+}
+
+fn a_device_is_let_in_by_its_code_and_logs_out(home: &Path, url: &str) {
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let elsewhere = elsewhere.path();
+    let login = ["login", "--controller", url, "--device", "--output", "json"];
+    let mut device = selion(elsewhere).args(login).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut said = BufReader::new(device.stdout.take().expect("piped")).lines();
+    let mut next = || -> Value {
+        let line = said.next().expect("a line").expect("readable");
+        serde_json::from_str(&line).expect("a line of JSON")
+    };
+    let asked = next();
+    let code = asked["device"]["user_code"].as_str().expect("a code");
+    assert_eq!(run(home, &["approve", code]).status.code(), Some(0));
+    let account = next()["account"].clone();
+    assert_eq!(device.wait().expect("ends").code(), Some(0));
+    assert_eq!(json(&run(elsewhere, &["whoami", "--output", "json"]))["account"], account);
+    assert_eq!(json(&run(home, &["whoami", "--output", "json"]))["account"], account);
+    let refused = run(elsewhere, &["key", "list", "--output", "json"]);
+    assert_eq!(json(&refused)["error"]["code"], "missing_scope");
+    assert_eq!(run(elsewhere, &["logout"]).status.code(), Some(0));
+    assert_eq!(run(elsewhere, &["whoami"]).status.code(), Some(4));
+    assert_eq!(run(home, &["whoami"]).status.code(), Some(0), "the other login goes on");
+}
+
 #[test]
 fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let home = tempfile::tempdir().expect("a folder");
@@ -106,6 +146,10 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let got = run(home, &["data", "get", &output, "out"]);
     assert_eq!(got.status.code(), Some(0), "{}", String::from_utf8_lossy(&got.stderr));
     assert_eq!(std::fs::read_to_string(home.join("out/out.txt")).expect("there"), "some data\n");
+
+    let url = pool.ready["controller"].as_str().expect("a URL").to_owned();
+    a_key_does_what_its_scope_says_until_it_is_revoked(home);
+    a_device_is_let_in_by_its_code_and_logs_out(home, &url);
 
     assert_eq!(pool.interrupt(), Some(0));
     assert!(!pids.into_iter().any(is_alive), "a part outlived `up`");

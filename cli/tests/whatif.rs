@@ -52,6 +52,7 @@ fn made(home: &Path) -> [LeaseId; 2] {
             datasets: Vec::new(),
             near_data: false,
             priority: Priority::Standard,
+            licence: None,
         };
         leases.push(world.request(request, Work::plain(hours * HOUR)).expect("taken"));
     }

@@ -91,9 +91,12 @@ pub(crate) fn provider(config: &Config, book: &Book) -> Result<Account, AgentErr
     }
 }
 
+/// File of the owner's key in the state directory.
+pub(crate) const PROVIDER_KEY: &str = "provider.key";
+
 /// The owner's key, where it is kept on this box.
 pub(crate) fn provider_key(book: &Book) -> Result<Signer, BookError> {
-    Ok(Signer::open_or_create(&book.dir().join("provider.key"))?)
+    Ok(Signer::open_or_create(&book.dir().join(PROVIDER_KEY))?)
 }
 
 fn check(config: &Config) -> Result<(), AgentError> {

@@ -49,6 +49,8 @@ pub struct Config {
     pub sandbox_helper: Option<PathBuf>,
     /// Stake that [`join`](crate::join()) registers with, in token base units.
     pub stake: u64,
+    /// Sends the owner's calls through the pool's controller even where the account has gas. Without gas it is tried anyway.
+    pub relay: bool,
     /// On a development chain: give the provider's account gas and tokens.
     pub dev_fund: bool,
 }
@@ -76,6 +78,7 @@ impl Default for Config {
             stop_grace_ms: 3_000,
             sandbox_helper: None,
             stake: 0,
+            relay: false,
             dev_fund: false,
         }
     }

@@ -1,5 +1,7 @@
 //! Joining a pool: provider with stake, node key, offer; each only if the chain does not have it yet.
 
+use std::path::PathBuf;
+
 use selion_api::{Account, Address, Amount, Hash32, NodeId, NodeSpec};
 use selion_contracts::{BlockTag, Pool, PoolError, Rpc, RpcError, Signer, SignerError};
 use serde::Serialize;
@@ -7,6 +9,7 @@ use serde::Serialize;
 use crate::agent::{Node, provider_key};
 use crate::book::BookError;
 use crate::config::Config;
+use crate::courier::{Courier, CourierError};
 use crate::error::AgentError;
 
 /// Wei that a development chain gives a provider: ten coins.
@@ -48,15 +51,28 @@ pub enum JoinError {
         /// On chain.
         owner: Account,
     },
-    /// The account cannot pay for a transaction.
+    /// A call could not be sent.
+    #[error(transparent)]
+    Courier(#[from] CourierError),
+    /// The key is not there.
+    #[error("there is no key file {}; name the agent's own folder with --state-dir", path.display())]
+    NoKey {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The stake cannot be relayed.
     #[error(
-        "account {account} has no gas on chain {chain_id}; send it some coins (on a development chain: --dev-fund)"
+        "account {account} has no gas, and lets the pool's Controller {controller} take only {allowed} base units of its token, not the stake of {stake}: only its own transaction can allow more; send it some coins"
     )]
-    NoGas {
+    NotAllowed {
         /// Whose.
         account: Account,
-        /// Where.
-        chain_id: u64,
+        /// Who would take it.
+        controller: Address,
+        /// Base units that it may take.
+        allowed: u128,
+        /// The stake.
+        stake: Amount,
     },
     /// The account cannot pay the stake.
     #[error(
@@ -167,9 +183,22 @@ impl Joining<'_> {
             return Err(JoinError::NoStake { account, have, need: stake });
         }
         if stake > Amount::ZERO {
-            self.send(self.pool.approve_controller()).await?;
+            self.allow(stake).await?;
         }
         self.send(self.pool.register_provider(Address(account.0), stake)).await
+    }
+
+    /// Lets the pool take the stake. The token takes no relayed calls: who has no gas must have allowed it before.
+    async fn allow(&mut self, stake: Amount) -> Result<(), JoinError> {
+        let (account, controller) = (self.owner.account(), self.pool.at.controller);
+        if !self.courier().relays().await? {
+            return self.send(self.pool.approve_controller()).await;
+        }
+        let allowed = self.pool.allowance(Address(account.0), controller, BlockTag::Latest).await?;
+        if allowed < u128::from(stake.0) {
+            return Err(JoinError::NotAllowed { account, controller, allowed, stake });
+        }
+        Ok(())
     }
 
     /// Development chains only: gas out of nothing, tokens that anyone may mint.
@@ -203,12 +232,13 @@ impl Joining<'_> {
     }
 
     async fn send(&mut self, call: selion_contracts::write::Call) -> Result<(), JoinError> {
-        let account = self.owner.account();
-        if self.pool.rpc.balance(account).await? == 0 {
-            return Err(JoinError::NoGas { account, chain_id: self.pool.chain_id });
-        }
-        let receipt = self.pool.send(&self.owner, call).await?;
+        let receipt = self.courier().send(call).await?;
         self.sent.push(receipt.tx);
         Ok(())
+    }
+
+    fn courier(&self) -> Courier<'_> {
+        let Config { controller, relay, .. } = self.config;
+        Courier { pool: &self.pool, signer: &self.owner, controller, always_relay: *relay }
     }
 }

@@ -10,7 +10,9 @@
 mod agent;
 pub mod book;
 mod config;
+mod courier;
 mod doctor;
+mod earnings;
 mod error;
 mod event;
 pub mod gpus;
@@ -33,7 +35,9 @@ mod testing;
 
 pub use agent::run;
 pub use config::{Config, GpuSource, Prices};
+pub use courier::{Courier, CourierError};
 pub use doctor::{Check, doctor};
+pub use earnings::{CashedOut, cash_out};
 pub use error::{AgentError, chain};
 pub use event::Event;
 pub use join::{JoinError, Joined, join};

@@ -176,6 +176,7 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         wait_ms: 60_000,
         on_node_loss: None,
         priority: Priority::Standard,
+        licence: None,
         command,
         env: std::collections::BTreeMap::new(),
         datasets: Vec::new(),

@@ -1,7 +1,8 @@
 //! `selion account`: the renter's money.
 
+use selion_agent::Courier;
 use selion_api::{Address, Amount, TimeMs};
-use selion_contracts::{BlockTag, Receipt};
+use selion_contracts::{BlockTag, Pool, Receipt, Signer};
 use selion_controller::wall_clock;
 
 use crate::dev;
@@ -33,18 +34,27 @@ pub enum Command {
         /// For use within this time from now
         #[arg(long, value_name = "TIME", default_value = "30d", value_parser = unit::duration)]
         until: u64,
+        /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
+        #[arg(long)]
+        relay: bool,
     },
     /// Asks for tokens back; they can be withdrawn after the pool's thaw time
     Thaw {
         /// How much in all; 0 takes the request back
         #[arg(value_parser = unit::amount)]
         amount: Amount,
+        /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
+        #[arg(long)]
+        relay: bool,
     },
     /// Takes what has thawed
     Withdraw {
         /// Who gets it [default: the account]
         #[arg(long, value_name = "ADDRESS")]
         to: Option<Address>,
+        /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
+        #[arg(long)]
+        relay: bool,
     },
 }
 
@@ -54,23 +64,23 @@ pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Show => show(out, &session).await,
         Command::Deposit { amount, dev } => deposit(out, &session, amount, dev).await,
-        Command::Grant { cap, until } => {
+        Command::Grant { cap, until, relay } => {
             let (signer, pool) = session.money().await?;
             let delegate = session.client.pool().await?.delegate;
             let until = wall_clock().plus(until);
-            let receipt = pool.send(&signer, pool.grant(delegate, cap, until)).await?;
+            let receipt = courier(&session, &pool, &signer, relay).send(pool.grant(delegate, cap, until)).await?;
             let what =
                 format!("{delegate} may sign for {} tokens until {}", unit::show_money(cap.0), unit::show_time(until));
             sent(out, &what, &receipt)
         }
-        Command::Thaw { amount } => {
+        Command::Thaw { amount, relay } => {
             let (signer, pool) = session.money().await?;
-            let receipt = pool.send(&signer, pool.thaw(amount)).await?;
+            let receipt = courier(&session, &pool, &signer, relay).send(pool.thaw(amount)).await?;
             let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
             let what = format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready));
             sent(out, &what, &receipt)
         }
-        Command::Withdraw { to } => withdraw(out, &session, to).await,
+        Command::Withdraw { to, relay } => withdraw(out, &session, to, relay).await,
     }
 }
 
@@ -115,7 +125,7 @@ async fn deposit(out: Output, session: &Session, amount: Amount, free: bool) -> 
     sent(out, &what, &receipt)
 }
 
-async fn withdraw(out: Output, session: &Session, to: Option<Address>) -> Done {
+async fn withdraw(out: Output, session: &Session, to: Option<Address>, relay: bool) -> Done {
     let (signer, pool) = session.money().await?;
     let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
     if amount == Amount::ZERO {
@@ -131,8 +141,14 @@ async fn withdraw(out: Output, session: &Session, to: Option<Address>) -> Done {
         let detail = format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready));
         return Err(Failure::new(Exit::Conflict, "still_thawing", detail, "withdraw after that"));
     }
-    let receipt = pool.send(&signer, pool.withdraw(to.unwrap_or(signer.address()))).await?;
+    let call = pool.withdraw(to.unwrap_or(signer.address()));
+    let receipt = courier(session, &pool, &signer, relay).send(call).await?;
     sent(out, &format!("{} tokens withdrawn", unit::show_money(amount.0)), &receipt)
+}
+
+/// Who brings the account's calls to the chain.
+fn courier<'a>(session: &'a Session, pool: &'a Pool, signer: &'a Signer, always_relay: bool) -> Courier<'a> {
+    Courier { pool, signer, controller: &session.profile.controller, always_relay }
 }
 
 fn sent(out: Output, what: &str, receipt: &Receipt) -> Done {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use selion_agent::{AgentError, Check, Config, Event, GpuSource, JoinError};
+use selion_agent::{AgentError, Check, Config, CourierError, Event, GpuSource, JoinError};
 use selion_api::{Account, Address};
 
 use crate::exit::Exit;
@@ -19,6 +19,14 @@ pub enum Command {
     Up(Args),
     /// Looks at everything an agent needs, and says what to do
     Doctor(Args),
+    /// Takes the owner's earnings out of the pool's vault
+    CashOut {
+        /// Who gets them [default: the owner's account]
+        #[arg(long, value_name = "ADDRESS")]
+        to: Option<Address>,
+        #[command(flatten)]
+        args: Args,
+    },
 }
 
 /// What the owner sets.
@@ -69,6 +77,9 @@ pub struct Args {
     /// Stake to register with, in tokens
     #[arg(long, value_name = "AMOUNT", value_parser = unit::amount)]
     stake: Option<selion_api::Amount>,
+    /// Has the pool's controller send the owner's calls even if the account has gas; without gas it is tried anyway
+    #[arg(long)]
+    relay: bool,
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
@@ -96,6 +107,7 @@ impl Args {
             .set("net_mbps", self.net)
             .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
             .set("stake", self.stake.map(|stake| stake.0))
+            .set("relay", self.relay.then_some(true))
             .set("dev_fund", self.dev_fund.then_some(true));
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
     }
@@ -107,6 +119,7 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::Up(args) if args.print_config => out.json(&args.config()?),
         Command::Up(args) => up(out, args.config()?).await,
         Command::Doctor(args) => doctor(out, args.config()?).await,
+        Command::CashOut { to, args } => cash_out(out, &args.config()?, to).await,
     }
 }
 
@@ -124,6 +137,21 @@ async fn up(out: Output, config: Config) -> Done {
     }
     selion_agent::run(config, stop, move |event| tell(out, &event)).await?;
     Ok(())
+}
+
+async fn cash_out(out: Output, config: &Config, to: Option<Address>) -> Done {
+    let done = selion_agent::cash_out(config, to).await?;
+    out.show(&done, |done| match done.transaction {
+        Some(tx) => {
+            format!(
+                "{} tokens of provider {} paid to {}\ntransaction {tx}",
+                unit::show_money(done.amount.0),
+                done.provider,
+                done.payee
+            )
+        }
+        None => format!("provider {} has no unpaid earnings", done.provider),
+    })
 }
 
 /// Nobody may be listening any more; that is no reason to stop.
@@ -172,12 +200,23 @@ impl From<AgentError> for Failure {
     }
 }
 
+impl From<CourierError> for Failure {
+    fn from(error: CourierError) -> Self {
+        match error {
+            CourierError::Pool(error) => error.into(),
+            CourierError::Controller(error) => error.into(),
+            other => Self::new(Exit::Failure, "relay", chain(&other), "the message says what is missing"),
+        }
+    }
+}
+
 impl From<JoinError> for Failure {
     fn from(error: JoinError) -> Self {
         match error {
             JoinError::Agent(error) => error.into(),
             JoinError::Pool(error) => error.into(),
             JoinError::Sign(error) => error.into(),
+            JoinError::Courier(error) => error.into(),
             JoinError::NoPool => {
                 Self::usage(error, "ask the pool's operator, or run `selion up` for a pool of your own")
             }

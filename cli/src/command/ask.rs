@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
 use selion_api::rest::{DatasetMount, Lease, NewLease};
 use selion_api::slice::SliceWant;
-use selion_api::{GpuId, IsolationClass, MemberWant, NodeId, Rate};
+use selion_api::{GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
 use crate::failure::Done;
+use crate::output::Output;
 use crate::session::Session;
 use crate::slice::{class, slice};
 use crate::unit;
@@ -87,6 +88,9 @@ pub struct Ask {
     /// Class: an interruptible lease may be stopped for any other, a standard one for firm ones, a firm one for none
     #[arg(long, value_name = "CLASS", default_value = "standard")]
     pub priority: Class,
+    /// Licence of which each process takes a seat: an account, and a product by name or as 0x and 64 hex digits
+    #[arg(long, value_name = "ISSUER/PRODUCT")]
+    pub licence: Option<Licence>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -204,6 +208,7 @@ impl Ask {
                 Class::Standard => Priority::Standard,
                 Class::Firm => Priority::Firm,
             },
+            licence: self.licence,
             command: self.command,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,
@@ -213,12 +218,20 @@ impl Ask {
         }
     }
 
-    /// Signs the request and asks for the lease.
-    pub async fn create(self, session: &Session) -> Done<Lease> {
-        let wallet = session.wallet()?;
+    /// Signs the request, where the account's key is at hand, and asks for the lease. What was promised with it is kept.
+    pub async fn create(self, out: Output, session: &Session) -> Done<Lease> {
         let key = selion_client::fresh_key()?;
         let mut request = self.request();
-        Ok(session.client.create_signed_lease(&wallet, &session.pool_id(), &key, &mut request).await?)
+        session.expect_promises().await?;
+        let client = &session.client;
+        let lease = match session.wallet()? {
+            None => client.create_lease(&key, &request).await?,
+            Some(wallet) => client.create_signed_lease(&wallet, &session.pool_id(), &key, &mut request).await?,
+        };
+        if let Err(failure) = session.keep_promises() {
+            out.note(format!("the promise of {} could not be kept: {}", lease.id, failure.body().detail));
+        }
+        Ok(lease)
     }
 }
 

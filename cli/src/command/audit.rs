@@ -1,13 +1,21 @@
 //! `selion audit`: the checks that need to trust nobody.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
+use indicatif::ProgressBar;
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, LeaseId};
 use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse};
-use selion_audit::{AuditError, Log, LogSource, Options, Proof, ProofError, Proven, Report, audit};
-use selion_contracts::{Pool, Rpc};
+use selion_audit::{
+    AuditError, KeptPromise, Log, LogSource, Options, Progress, Proof, ProofError, Proven, Report, ReportError,
+    SignedReport, audit, read_promises,
+};
+use selion_contracts::{Pool, Rpc, Signer};
 
+use super::tiles;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
 use crate::logged;
@@ -17,6 +25,9 @@ use crate::profile::Home;
 /// The pool of a rehearsal without a log: there is none.
 const NO_POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([0xee; 20]) };
 
+/// How long a controller or a node of the chain may be behind the last final block.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// Checks a pool from the chain and its log alone. Exit code 0 only if every check holds.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -24,18 +35,39 @@ pub struct Args {
     /// What to do instead of an audit.
     #[command(subcommand)]
     part: Option<Part>,
-    /// JSON-RPC of the chain
-    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC", required_unless_present = "rehearse")]
-    rpc: Option<String>,
+    /// JSON-RPC of the chain; given several times, all have to tell the same
+    #[arg(
+        long = "rpc",
+        value_name = "URL",
+        env = "SELION_CHAIN_RPC",
+        value_delimiter = ',',
+        required_unless_present = "rehearse"
+    )]
+    rpcs: Vec<String>,
     /// The pool's Controller contract
     #[arg(long, value_name = "ADDRESS", required_unless_present = "rehearse")]
     pool: Option<Address>,
-    /// The log: a controller's URL, or a file with one published entry a line
-    #[arg(long, value_name = "URL|FILE", required_unless_present = "rehearse")]
+    /// The log: a controller's URL, a folder of `selion audit tiles`, or a file with one published entry a line
+    #[arg(long, value_name = "URL|DIR|FILE", required_unless_present = "rehearse")]
     log: Option<String>,
-    /// A file of `selion audit inclusion` that the log has to keep; may be given several times
+    /// Reads a URL's static files (`/log/checkpoint` and tiles) and calls no API
+    #[arg(long, conflicts_with = "rehearse")]
+    tiles: bool,
+    /// What the log has to keep: a file of `selion audit inclusion`, or of promises; may be given several times
     #[arg(long = "proof", value_name = "FILE", conflicts_with = "rehearse")]
     proofs: Vec<PathBuf>,
+    /// Trusts so many entries, as they were audited before: a size that an anchor on chain covers
+    #[arg(long, value_name = "SIZE", default_value_t = 0, conflicts_with = "rehearse")]
+    from: u64,
+    /// Keeps fetched pages of a controller's log here, and goes on with those that are here
+    #[arg(long, value_name = "DIR", conflicts_with = "rehearse")]
+    cache: Option<PathBuf>,
+    /// Writes the report here, signed
+    #[arg(long, value_name = "FILE", conflicts_with = "rehearse")]
+    report: Option<PathBuf>,
+    /// The key that signs it, made if it is not there; without it the profile's, or one made for audits
+    #[arg(long, value_name = "FILE", requires = "report")]
+    key: Option<PathBuf>,
     /// Plants every known fraud in a copy of the log, or in a log made up if none is named, and shows that it is caught
     #[arg(long)]
     rehearse: bool,
@@ -51,6 +83,21 @@ pub enum Part {
     Inclusion(Inclusion),
     /// Verifies such a file, with nothing else at hand
     Verify(Verify),
+    /// Copies the log as static files that anybody can serve: checkpoint, tiles and bundles, each verified
+    Tiles(tiles::Tiles),
+    /// Verifies a signed report, and says who signed it
+    VerifyReport(VerifyReport),
+}
+
+/// Which report.
+#[derive(Debug, clap::Args)]
+pub struct VerifyReport {
+    /// A file of `selion audit --report`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Who must have signed it
+    #[arg(long, value_name = "ADDRESS")]
+    auditor: Option<Account>,
 }
 
 /// Of which lease.
@@ -89,14 +136,41 @@ pub async fn main(out: Output, args: Args) -> Done {
     match args.part {
         Some(Part::Inclusion(which)) => return inclusion(out, which).await,
         Some(Part::Verify(which)) => return verify(out, &which),
+        Some(Part::Tiles(which)) => return tiles::main(out, which).await,
+        Some(Part::VerifyReport(which)) => return verify_report(out, &which),
         None if args.rehearse => return rehearsal(out, args).await,
         None => {}
     }
-    let (Some(rpc), Some(pool), Some(log)) = (args.rpc, args.pool, args.log) else {
+    let (Some(pool), Some(log)) = (args.pool, args.log) else {
         return Err(Failure::usage("--rpc, --pool and --log are all needed", "see: selion audit --help"));
     };
-    let proofs = args.proofs.iter().map(read_proof).collect::<Done<_>>()?;
-    let report = audit(&Options { rpc, pool, log: source(log), proofs }).await?;
+    // Before the work: a key that cannot be used is told at once.
+    let report_to = args.report.map(|path| Ok::<_, Failure>((path, auditor(args.key)?))).transpose()?;
+    let (mut proofs, mut promises) = (Vec::new(), Vec::new());
+    for path in &args.proofs {
+        match read_kept(path)? {
+            Kept::Proof(proof) => proofs.push(*proof),
+            Kept::Promises(more) => promises.extend(more.into_iter().filter(|one| one.pool.controller == pool)),
+        }
+    }
+    let progress = Arc::<Progress>::default();
+    let options = Options {
+        rpcs: args.rpcs,
+        pool,
+        log: source(log, args.tiles),
+        proofs,
+        promises,
+        from: args.from,
+        cache: args.cache,
+        patience: PATIENCE,
+        progress: Arc::clone(&progress),
+    };
+    let report = with_bar(out, &progress, audit(&options)).await?;
+    if let Some((path, key)) = report_to {
+        let signed = SignedReport::sign(report.clone(), &key)?;
+        std::fs::write(&path, signed.text()?).map_err(|error| Failure::file(&path, &error))?;
+        out.note(format!("signed by {} and written to {}", signed.auditor, path.display()));
+    }
     out.show(&report, |report| human(out, report))?;
     if report.ok {
         return Ok(());
@@ -106,9 +180,56 @@ pub async fn main(out: Output, args: Args) -> Done {
     Err(Failure::remote(Exit::Failure.code()))
 }
 
-fn source(log: String) -> LogSource {
+fn source(log: String, tiles: bool) -> LogSource {
     let is_url = log.starts_with("http://") || log.starts_with("https://");
-    if is_url { LogSource::Url(log) } else { LogSource::File(log.into()) }
+    let path = PathBuf::from(&log);
+    match (is_url, path.is_dir()) {
+        (true, _) if tiles => LogSource::Static(log),
+        (true, _) => LogSource::Url(log),
+        (false, true) => LogSource::Folder(path),
+        (false, false) => LogSource::File(path),
+    }
+}
+
+/// The key that signs reports: the named one, the account's, or one made for audits.
+fn auditor(named: Option<PathBuf>) -> Done<Signer> {
+    let path = match named {
+        Some(path) => path,
+        None => {
+            let home = Home::find()?;
+            match home.read()?.and_then(|profile| profile.key_file) {
+                Some(path) => path,
+                None => {
+                    home.make()?;
+                    home.dir().join("auditor")
+                }
+            }
+        }
+    };
+    Ok(Signer::open_or_create(&path)?)
+}
+
+/// Shows on a terminal how far the work is, until it is done.
+async fn with_bar<T>(out: Output, progress: &Progress, work: impl Future<Output = T>) -> T {
+    if out.is_json() || !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    let bar = ProgressBar::new_spinner();
+    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => {
+                bar.finish_and_clear();
+                return done;
+            }
+            _ = tick.tick() => {
+                let [read, replayed, judged] = progress.now();
+                bar.set_message(format!("entries: {read} read, {replayed} replayed, {judged} judged"));
+                bar.tick();
+            }
+        }
+    }
 }
 
 fn human(out: Output, report: &Report) -> String {
@@ -119,8 +240,12 @@ fn human(out: Output, report: &Report) -> String {
     });
     let block = report.block.map(|block| format!(", chain up to block {block}")).unwrap_or_default();
     let ppm = report.unsigned_share_ppm;
+    let trusted = match report.judged_from {
+        0 => String::new(),
+        from => format!("\njudged from entry {from} on: those before it are trusted, as an anchor covers them"),
+    };
     format!(
-        "pool {} on chain {}: {} entries, root {}{block}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
+        "pool {} on chain {}: {} entries, root {}{block}{trusted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
          what no audit of this kind proves: {}",
         report.pool.controller,
         report.pool.chain_id,
@@ -137,10 +262,10 @@ fn human(out: Output, report: &Report) -> String {
 
 /// Every known fraud, on a copy.
 async fn rehearsal(out: Output, args: Args) -> Done {
-    let (published, pool) = match (args.log, args.rpc, args.pool) {
+    let (published, pool) = match (args.log, args.rpcs.first(), args.pool) {
         (None, ..) => (Vec::new(), NO_POOL),
         (Some(log), Some(rpc), Some(controller)) => {
-            let pool = Pool::open(Rpc::new(&rpc)?, controller).await?;
+            let pool = Pool::open(Rpc::new(rpc)?, controller).await?;
             (logged::published(&log).await?, PoolId { chain_id: pool.chain_id, controller })
         }
         (Some(_), ..) => {
@@ -170,7 +295,7 @@ fn played(out: Output, rehearsal: &Rehearsal) -> String {
     };
     format!(
         "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n{}\n\
-         not rehearsed: what only the chain shows (its blocks, registry and vault)",
+         not rehearsed: what the contracts answer (registry, keys and vault)",
         rehearsal.copied,
         rehearsal.entries - rehearsal.copied,
         out.table(["", "FRAUD", "PLANTED", "CAUGHT BY", "ENTRY"], rows.collect(), "nothing was planted"),
@@ -210,6 +335,24 @@ fn verify(out: Output, which: &Verify) -> Done {
     })
 }
 
+fn verify_report(out: Output, which: &VerifyReport) -> Done {
+    let text = std::fs::read_to_string(&which.file).map_err(|error| Failure::file(&which.file, &error))?;
+    let signed = SignedReport::read(&text)?;
+    if let Some(auditor) = which.auditor.filter(|auditor| *auditor != signed.auditor) {
+        let detail = format!("{} is signed by {}, not by {auditor}", which.file.display(), signed.auditor);
+        return Err(Failure::new(Exit::Failure, "report_broken", detail, "ask who gave it to you"));
+    }
+    out.show(&signed, |signed| {
+        let verdict = if signed.report.ok { "every check held" } else { "the audit FAILED" };
+        format!(
+            "{}\nsigned by {}, release {}: {verdict}",
+            human(out, &signed.report),
+            signed.auditor,
+            signed.report.version
+        )
+    })
+}
+
 fn told(out: Output, shown: &Proven) -> String {
     let rows = shown.shows.iter().map(|(entry, words)| [entry.to_string(), words.clone()]);
     format!(
@@ -218,6 +361,21 @@ fn told(out: Output, shown: &Proven) -> String {
         shown.size,
         shown.signed_by
     )
+}
+
+/// What a party kept of a log.
+enum Kept {
+    Proof(Box<Proof>),
+    Promises(Vec<KeptPromise>),
+}
+
+/// A proof is one object; promises are one a line.
+fn read_kept(path: &PathBuf) -> Done<Kept> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
+    match read_promises(&text) {
+        Ok(promises) if !promises.is_empty() => Ok(Kept::Promises(promises)),
+        _ => read_proof(path).map(|proof| Kept::Proof(Box::new(proof))),
+    }
 }
 
 fn read_proof(path: &PathBuf) -> Done<Proof> {
@@ -231,6 +389,20 @@ fn read_proof(path: &PathBuf) -> Done<Proof> {
 impl From<RehearseError> for Failure {
     fn from(error: RehearseError) -> Self {
         Self::new(Exit::Failure, "no_rehearsal", chain(&error), "run `selion audit` on that log first")
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            ReportError::Signer(error) => error.into(),
+            _ => Self::new(
+                Exit::Failure,
+                "report_broken",
+                chain(&error),
+                "ask who gave it to you for the file as it was",
+            ),
+        }
     }
 }
 
@@ -251,6 +423,11 @@ impl From<AuditError> for Failure {
         match error {
             AuditError::Chain(error) => error.into(),
             AuditError::Rpc(error) => error.into(),
+            AuditError::NoRpc => Self::usage(error, "name one: --rpc URL"),
+            AuditError::NoAnchor { .. } => {
+                Self::usage(error, "name a size that an anchor covers with --from, or leave it out")
+            }
+            AuditError::Stopped(_) => Self::new(Exit::Failure, "internal", chain(&error), "report this"),
             AuditError::Source(error) => {
                 let suggestion = "give --log the controller's URL, or a file with one published entry a line";
                 Self::new(Exit::Server, "log_unreadable", chain(&error), suggestion)

@@ -45,6 +45,9 @@ pub struct Args {
     /// Milliseconds after which an unclaimed voucher is claimed [default: 3600000]
     #[arg(long, value_name = "MS")]
     claim_ms: Option<u64>,
+    /// Calls a day that are sent for accounts without gas, at the operator's cost [default: 0]
+    #[arg(long, value_name = "N")]
+    relay_per_day: Option<u32>,
     /// Prints the configuration that the layers make, and ends
     #[arg(long)]
     print_config: bool,
@@ -62,7 +65,8 @@ pub async fn main(out: Output, args: Args) -> Done {
         .set("public_url", args.public_url)
         .set("authority_key", args.authority_key)
         .set("anchor_ms", args.anchor_ms)
-        .set("claim_ms", args.claim_ms);
+        .set("claim_ms", args.claim_ms)
+        .set("relay_per_day", args.relay_per_day);
     let config: Config = layered(args.config.as_deref(), "SELION_CONTROLLER_", &flags)?;
     if args.print_config {
         return out.json(&config);

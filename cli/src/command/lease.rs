@@ -101,14 +101,19 @@ pub async fn main(out: Output, command: Command) -> Done {
     let detail = |lease: &Lease| lease_view::detail(out, lease);
     match command {
         Command::Create { ask, dry_run: true } => quote(out, &session, *ask).await,
-        Command::Create { ask, dry_run: false } => out.show(&ask.create(&session).await?, detail),
+        Command::Create { ask, dry_run: false } => out.show(&ask.create(out, &session).await?, detail),
         Command::List { limit } => list(out, &session, limit).await,
         Command::Show { lease } => out.show(&client.lease(lease).await?, detail),
         Command::Wait { lease, state, timeout } => {
             out.show(&wait(&session, lease, state, Duration::from_millis(timeout)).await?, detail)
         }
         Command::Logs { lease, tail, no_follow } => logs(out, &session, lease, tail, !no_follow).await,
-        Command::Release { lease } => out.show(&client.release(lease).await?, detail),
+        Command::Release { lease } => {
+            session.expect_promises().await?;
+            let lease = client.release(lease).await?;
+            session.keep_promises()?;
+            out.show(&lease, detail)
+        }
         Command::Explain { lease } => explain(out, &session, lease).await,
         Command::Events { lease } => {
             let mut events = client.events(lease, None);

@@ -45,6 +45,9 @@ pub fn detail(out: Output, lease: &Lease) -> String {
     let limit = lease.max_rate.map(|rate| format!(", at most {} an hour each", show_money(rate.0))).unwrap_or_default();
     let wants: Vec<String> = lease.wants.iter().map(show_member).collect();
     text.push_str(&format!("asked: {} for {}{limit}\n", wants.join(" + "), show_duration(lease.duration_ms)));
+    if let Some(licence) = &lease.licence {
+        text.push_str(&format!("licence: {licence}, a seat for each process\n"));
+    }
     if let Some(deadline) = lease.deadline_ms {
         text.push_str(&format!("this state ends by itself at {}\n", show_time(deadline)));
     }

@@ -62,6 +62,15 @@ pub struct Create {
     /// Lets nodes without a sandbox be leased
     #[arg(long)]
     allow_unsandboxed: bool,
+    /// What a proven offence costs the bond of an authority, in tokens
+    #[arg(long, value_name = "AMOUNT", default_value = "100.00", value_parser = unit::amount)]
+    penalty: selion_api::Amount,
+    /// Time in which an authority can answer an accusation
+    #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
+    answer: u32,
+    /// Silence after which a standby may take the authority over; 0: nobody can
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
+    take_over_after: u32,
     /// Where the pool's addresses are written
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -107,6 +116,9 @@ pub async fn main(out: Output, Command::Create(args): Command) -> Done {
         grace_s: args.grace,
         allow_simulated: args.allow_simulated,
         allow_unsandboxed: args.allow_unsandboxed,
+        penalty: args.penalty,
+        answer_delay_s: args.answer,
+        take_over_after_s: args.take_over_after,
         metadata_cid: String::new(),
     };
     out.note(format!("making a pool on chain {chain_id} ..."));

@@ -97,6 +97,7 @@ fn constraint(constraint: Constraint) -> &'static str {
         Constraint::Net => "its network bandwidth (--net)",
         Constraint::Slice => "the slice (--slice)",
         Constraint::Gpus => "how many GPUs it wants on one node (--gpus)",
+        Constraint::Licence => "its licence, of which no seat is free (--licence)",
         Constraint::Room => "what other leases hold or have booked",
     }
 }

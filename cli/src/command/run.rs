@@ -47,7 +47,7 @@ async fn follow(out: Output, args: Args) -> Done {
     }
     let mut stops = Stops::new()?;
     let lease = tokio::select! {
-        lease = args.ask.create(&session) => lease?,
+        lease = args.ask.create(out, &session) => lease?,
         () = stops.next() => {
             out.note("interrupted while asking; `selion lease list` shows whether a lease was made");
             return Err(Failure::remote(Exit::Interrupted.code()));
@@ -144,6 +144,9 @@ impl Run<'_> {
     }
 
     async fn finish(&self, stopped: bool) -> Done {
+        if let Err(failure) = self.session.keep_promises() {
+            self.out.note(format!("the promise of a release could not be kept: {}", failure.body().detail));
+        }
         let lease = self.session.client.lease(self.id).await?;
         if self.out.is_json() {
             self.out.json(&serde_json::json!({ "lease": lease }))?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use selion_api::Amount;
 use selion_client::ClientError;
-use selion_contracts::{BlockTag, Pool, Signer};
+use selion_contracts::{BlockTag, Pool};
 use selion_controller::wall_clock;
 
 use super::child::Crew;
@@ -28,7 +28,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Where the profile is: the usual place, unless another pool's profile is there.
 pub fn home(dir: &Path) -> Done<Home> {
     let usual = Home::find()?;
-    let free = usual.read()?.is_none_or(|profile| profile.key_file == key_file(dir));
+    let free = usual.read()?.is_none_or(|profile| profile.key_file == Some(key_file(dir)));
     Ok(if free { usual } else { Home::at(dir.join("profile")) })
 }
 
@@ -43,9 +43,9 @@ pub async fn log_in(dir: &Path, home: &Home, controller: &str, chain_rpc: &str, 
         chain_id: pool.chain_id,
         pool: pool.at.controller,
         chain_rpc: Some(chain_rpc.to_owned()),
-        key_file: key_file(dir),
+        key_file: Some(key_file(dir)),
     };
-    if home.read()? == Some(wanted) && home.api_key()?.is_some() {
+    if home.read()? == Some(wanted) && home.credentials()?.is_some() {
         let session = Session::of(home)?;
         match session.client.whoami().await {
             Ok(_) => return Ok(session),
@@ -62,7 +62,7 @@ pub async fn fund(out: Output, session: &Session, pool: &Pool, crew: &mut Crew) 
     if !is_dev_chain(pool.chain_id) {
         return Ok(());
     }
-    let signer = Signer::open_or_create(&session.profile.key_file)?;
+    let signer = session.signer()?;
     let delegate = session.client.pool().await?.delegate;
     let (account, key) = futures::try_join!(
         pool.account(signer.account(), BlockTag::Latest),

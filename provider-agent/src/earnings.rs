@@ -1,0 +1,50 @@
+//! Taking out what the owner has earned.
+
+use selion_api::{Account, Address, Amount, Hash32};
+use selion_contracts::{BlockTag, Pool, Rpc, Signer};
+use serde::Serialize;
+
+use crate::agent::PROVIDER_KEY;
+use crate::config::Config;
+use crate::courier::Courier;
+use crate::join::JoinError;
+
+/// What was taken out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CashedOut {
+    /// Whose earnings.
+    pub provider: Account,
+    /// Who got them.
+    pub payee: Address,
+    /// How much was there when it was asked for; 0 if there was nothing, and nothing was sent.
+    pub amount: Amount,
+    /// The transaction.
+    pub transaction: Option<Hash32>,
+}
+
+/// Takes the owner's unpaid earnings out of the vault, to `payee` or to the owner's own account. The key must be in the
+/// state directory.
+///
+/// # Errors
+///
+/// [`JoinError`].
+pub async fn cash_out(config: &Config, payee: Option<Address>) -> Result<CashedOut, JoinError> {
+    let controller = config.pool.ok_or(JoinError::NoPool)?;
+    let pool = Pool::open(Rpc::new(&config.chain_rpc)?, controller).await?;
+    // Not through the book: the agent that runs holds its lock.
+    let path = config.state_dir.join(PROVIDER_KEY);
+    if !path.exists() {
+        return Err(JoinError::NoKey { path });
+    }
+    let owner = Signer::open_or_create(&path)?;
+    let provider = owner.account();
+    let payee = payee.unwrap_or_else(|| owner.address());
+    let totals = pool.totals(provider, BlockTag::Latest).await?;
+    let amount = totals.earned.saturating_sub(totals.paid_out);
+    if amount == Amount::ZERO {
+        return Ok(CashedOut { provider, payee, amount, transaction: None });
+    }
+    let courier = Courier { pool: &pool, signer: &owner, controller: &config.controller, always_relay: config.relay };
+    let receipt = courier.send(pool.cash_out(payee)).await?;
+    Ok(CashedOut { provider, payee, amount, transaction: Some(receipt.tx) })
+}
