@@ -27,13 +27,22 @@ impl Pool {
     ///
     /// One of them failed.
     pub async fn open() -> Result<Self> {
+        Self::open_with(&[]).await
+    }
+
+    /// The same with more terms of the pool, as flags.
+    ///
+    /// # Errors
+    ///
+    /// One of the commands failed.
+    pub async fn open_with(more: &[&str]) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("selion-test-").tempdir()?;
         let mut chain = Part::start(home.path(), "chain", ["chain", "--listen", "127.0.0.1:0", "--data-dir", "chain"])?;
         let ready = chain.said("ready").await?;
         let rpc = format!("http://{}", ready["address"].as_str().context("an address")?);
         let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", "1s"];
         let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "authority.key"];
-        let made = run(home.path(), create.into_iter().chain(terms)).await?.json()?;
+        let made = run(home.path(), create.into_iter().chain(terms).chain(more.iter().copied())).await?.json()?;
         let controller = made["controller"].as_str().context("an address")?.parse()?;
         let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;
         Ok(Self { home, rpc, contracts, chain })
@@ -92,7 +101,18 @@ impl Pool {
     ///
     /// It does not come up.
     pub async fn controller(&self, data_dir: &Path, listen: &str) -> Result<Controller> {
-        let mut part = Part::start(self.home(), "controller", self.controller_args(data_dir, listen)?)?;
+        self.controller_with(data_dir, listen, &[]).await
+    }
+
+    /// The same with more flags.
+    ///
+    /// # Errors
+    ///
+    /// It does not come up.
+    pub async fn controller_with(&self, data_dir: &Path, listen: &str, more: &[&str]) -> Result<Controller> {
+        let mut args = self.controller_args(data_dir, listen)?;
+        args.extend(more.iter().map(ToString::to_string));
+        let mut part = Part::start(self.home(), "controller", args)?;
         let ready = part.said("ready").await?;
         let address = ready["address"].as_str().context("an address")?.to_owned();
         let url = format!("http://{address}");

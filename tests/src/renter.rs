@@ -106,6 +106,7 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         wait_ms: 60_000,
         on_node_loss: None,
         priority: Priority::Standard,
+        licence: None,
         command: command.iter().copied().map(str::to_owned).collect(),
         env: BTreeMap::new(),
         datasets: Vec::new(),

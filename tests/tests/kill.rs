@@ -137,7 +137,7 @@ async fn after_every_kill_what_was_acknowledged_stands_once_and_is_answered_as_b
     assert_eq!(renter.client.leases(&EVERYTHING).await?.leases, leases);
     assert_eq!(renter.client.bills(&EVERYTHING).await?.bills, bills);
     let log = LogSource::Url(controller.url.clone());
-    let report = audit(&Options { rpc: pool.rpc.clone(), pool: pool.id().controller, log, proofs: Vec::new() }).await?;
+    let report = audit(&Options::new(pool.rpc.clone(), pool.id().controller, log)).await?;
     for check in &report.checks {
         assert!(check.ok, "{}: {}", check.name, check.detail);
     }

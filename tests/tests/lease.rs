@@ -92,7 +92,7 @@ impl Story {
         std::fs::write(&file, lines.join("\n"))?;
         let pool = self.pool.id().controller;
         let log = LogSource::File(file);
-        Ok(audit(&Options { rpc: self.pool.rpc.clone(), pool, log, proofs: Vec::new() }).await?)
+        Ok(audit(&Options::new(self.pool.rpc.clone(), pool, log)).await?)
     }
 
     /// Seals what `lie` makes of the log with the authority's own key, and audits it.

@@ -93,7 +93,7 @@ async fn a_member_of_a_killed_agent_runs_again_elsewhere_while_its_peer_runs_on(
     assert_eq!(account.reserved, Amount::ZERO, "what was kept for the rest is given back");
 
     let log = LogSource::Url(controller.url.clone());
-    let report = audit(&Options { rpc: pool.rpc.clone(), pool: pool.id().controller, log, proofs: Vec::new() }).await?;
+    let report = audit(&Options::new(pool.rpc.clone(), pool.id().controller, log)).await?;
     for check in &report.checks {
         assert!(check.ok, "{}: {}", check.name, check.detail);
     }

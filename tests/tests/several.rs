@@ -88,7 +88,7 @@ async fn one_process_sees_all_gpus_of_its_member_and_is_billed_for_their_sum() -
     assert_eq!(lease.outputs.get(&0), Some(&cid), "what the process saw");
 
     let log = LogSource::Url(controller.url.clone());
-    let report = audit(&Options { rpc: pool.rpc.clone(), pool: pool.id().controller, log, proofs: Vec::new() }).await?;
+    let report = audit(&Options::new(pool.rpc.clone(), pool.id().controller, log)).await?;
     let failed: Vec<_> = report.checks.iter().filter(|check| !check.ok).map(|check| &check.detail).collect();
     assert!(failed.is_empty(), "{failed:?}");
     Ok(())
