@@ -131,6 +131,7 @@ async fn run(name: &'static str, steps: u64, mut open: impl AsyncFnMut() -> Chai
     }
 }
 
+/// J3: the mirror equals the chain after reorganisations, restarts and missed events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_mirror_is_the_chain_after_every_step_on_the_development_chain() {
     run("the development chain", steps(300), async || Chain::embedded(31_337).await).await;
