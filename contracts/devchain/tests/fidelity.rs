@@ -5,36 +5,11 @@
 
 mod common;
 
-use common::{BLOCK_NUMBER, EMITTER, REVERTER, sign, tx, wallet, word};
+use common::{BLOCK_NUMBER, EMITTER, REVERTER, sign, start_anvil, tx, wallet, word};
 use ethers_core::{types::H256, utils::hex};
 use ethers_signers::Signer;
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
-
-/// A running Anvil, ended with the test.
-struct Anvil(Child);
-
-impl Drop for Anvil {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts Anvil on a free port, and returns its address once it listens.
-fn start_anvil(binary: &str) -> (Anvil, String) {
-    let mut command = Command::new(binary);
-    command.args(["--port", "0", "--hardfork", "cancun", "--accounts", "0"]).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let anvil = Anvil(child);
-    let listening = lines.map_while(Result::ok).find_map(|line| line.strip_prefix("Listening on ").map(str::to_owned));
-    (anvil, format!("http://{}/", listening.unwrap()))
-}
+use std::collections::BTreeSet;
 
 /// One method on one node: its result, or its error.
 async fn ask(url: &str, method: &str, params: &Value) -> Value {
@@ -70,7 +45,7 @@ async fn receipts_logs_roots_gas_and_errors_are_those_of_anvil() {
     };
     let dir = tempfile::tempdir().unwrap();
     let chain = common::start(dir.path()).await;
-    let (_anvil, theirs) = start_anvil(&binary);
+    let (_anvil, theirs) = start_anvil(&binary, &["--accounts", "0"]);
     let ours = format!("http://{}/", chain.addr);
     let both =
         async |method: &str, params: Value| (ask(&ours, method, &params).await, ask(&theirs, method, &params).await);

@@ -6,15 +6,11 @@
 
 mod common;
 
-use common::{EMITTER, REVERTER, sign, tx, wallet, word};
+use common::{EMITTER, REVERTER, sign, start_anvil, tx, wallet, word};
 use ethers_core::utils::{get_contract_address, hex};
 use ethers_signers::Signer;
 use serde_json::{Value, json};
-use std::{
-    collections::BTreeMap,
-    io::{BufRead, BufReader},
-    process::{Child, Command, Stdio},
-};
+use std::collections::BTreeMap;
 
 /// Question, field, and why ours is another than Anvil's.
 const DIFFERENCES: &[(&str, &str, &str)] = &[
@@ -28,27 +24,6 @@ const DIFFERENCES: &[(&str, &str, &str)] = &[
     ("eth_getTransactionReceipt", ".blockTimestamp", "Anvil's own, and not a quantity; the block tells its time"),
     ("CORS preflight", "", "no page in a browser may use the dev chain behind its user's back; wallets are no pages"),
 ];
-
-struct Anvil(Child);
-
-impl Drop for Anvil {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start_anvil(binary: &str) -> (Anvil, String) {
-    let mut command = Command::new(binary);
-    command.args(["--port", "0", "--hardfork", "cancun", "--slots-in-an-epoch", "1"]).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let anvil = Anvil(child);
-    let listening = lines.find_map(|line| line.unwrap().strip_prefix("Listening on ").map(str::to_owned)).unwrap();
-    // Keeps the pipe drained, so that anvil never blocks on it.
-    std::thread::spawn(move || lines.for_each(drop));
-    (anvil, format!("http://{listening}/"))
-}
 
 async fn ask(url: &str, method: &str, params: &Value) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
@@ -155,7 +130,7 @@ async fn answers_have_the_shapes_of_anvils_but_for_what_is_listed() {
     };
     let dir = tempfile::tempdir().unwrap();
     let chain = common::start(dir.path()).await;
-    let (_anvil, theirs) = start_anvil(&binary);
+    let (_anvil, theirs) = start_anvil(&binary, &["--slots-in-an-epoch", "1"]);
     let ours = format!("http://{}/", chain.addr);
     let wallet = wallet(1);
     let (emitter, reverter) = (get_contract_address(wallet.address(), 0), get_contract_address(wallet.address(), 1));

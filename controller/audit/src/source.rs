@@ -181,7 +181,7 @@ impl Feed {
         Ok(Self::new(url, cache))
     }
 
-    /// The next entries; `None` if there are no more for now.
+    /// The next entries; `None` at the log's end, where a live log may have more when it is asked again.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<LoggedEntry>>, SourceError> {
         if let Some(page) = self.cache.as_mut().map(Cache::next).transpose()?.flatten() {
             self.at += page.len() as u64;

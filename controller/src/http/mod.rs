@@ -22,6 +22,7 @@ pub mod pass;
 mod problem;
 mod promise;
 mod recover;
+mod refused;
 mod request;
 mod route;
 mod rules;

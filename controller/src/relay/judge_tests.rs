@@ -1,22 +1,11 @@
 use selion_api::chain::ComponentKind;
 use selion_api::{Amount, Hash32, NodeId};
 use selion_contracts::write::Call;
-use selion_contracts::{Pool, Rpc};
 
 use super::*;
+use crate::relay::tests::pool;
 
 const NOW: TimeMs = TimeMs(1_800_000_000_000);
-
-fn pool() -> Pool {
-    let at = PoolAddresses {
-        factory: Address::ZERO,
-        controller: Address([1; 20]),
-        vault: Address([2; 20]),
-        court: Address([4; 20]),
-        token: Address([3; 20]),
-    };
-    Pool { rpc: Rpc::new("http://127.0.0.1:1").unwrap(), chain_id: 31_337, at }
-}
 
 fn request(call: Call) -> ForwardRequest {
     let deadline_s = NOW.0 / 1_000 + 600;

@@ -45,7 +45,7 @@ impl Ground for Played {
     }
 }
 
-fn pool() -> Pool {
+pub(super) fn pool() -> Pool {
     let at = PoolAddresses {
         factory: Address::ZERO,
         controller: Address([1; 20]),

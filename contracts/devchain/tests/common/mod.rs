@@ -8,7 +8,12 @@ use ethers_core::{
 use ethers_signers::{LocalWallet, Signer};
 use selion_devchain::{Config, DEFAULT_CHAIN_ID, Error, serve};
 use serde_json::{Value, json};
-use std::{net::SocketAddr, path::Path};
+use std::{
+    io::{BufRead, BufReader},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -159,4 +164,27 @@ pub fn word(number: u64) -> Bytes {
 
 pub fn quantity(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
+}
+
+/// A running Anvil, ended with the test.
+pub struct Anvil(Child);
+
+impl Drop for Anvil {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts Anvil with the rules of our chain on a free port, and returns its URL once it listens.
+pub fn start_anvil(binary: &str, more: &[&str]) -> (Anvil, String) {
+    let mut command = Command::new(binary);
+    command.args(["--port", "0", "--hardfork", "cancun"]).args(more).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let anvil = Anvil(child);
+    let listening = lines.find_map(|line| line.unwrap().strip_prefix("Listening on ").map(str::to_owned)).unwrap();
+    // Keeps the pipe drained, so that anvil never blocks on it.
+    std::thread::spawn(move || lines.for_each(drop));
+    (anvil, format!("http://{listening}/"))
 }
