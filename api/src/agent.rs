@@ -100,6 +100,23 @@ impl Promise {
     }
 }
 
+/// One effect with its entry, both shown to be in a log: what a contract needs to believe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Canonical bytes of the entry.
+    pub entry: Vec<u8>,
+    /// RFC 9162 §2.1.3: from the entry's leaf to the root of a head.
+    pub path: Vec<Hash32>,
+    /// Leaf of the effect.
+    pub effect: Vec<u8>,
+    /// Its place among the entry's effects.
+    pub index: u64,
+    /// How many there are.
+    pub count: u64,
+    /// From the effect's leaf to the entry's root over its effects.
+    pub effect_path: Vec<Hash32>,
+}
+
 /// What the agent says first, after the challenge.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Hello {

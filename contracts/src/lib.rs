@@ -8,6 +8,7 @@
 mod abi;
 pub mod audited;
 mod bloom;
+pub mod court;
 pub mod deploy;
 mod event;
 mod node;

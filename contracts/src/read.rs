@@ -118,7 +118,7 @@ pub struct KeyRecord {
 }
 
 impl Pool {
-    async fn ask<T: AbiDecode>(
+    pub(crate) async fn ask<T: AbiDecode>(
         &self,
         to: Address,
         what: &'static str,
@@ -191,6 +191,13 @@ impl Pool {
     pub async fn withdrawn_at(&self, renter: Account, block: BlockTag) -> Result<TimeMs, PoolError> {
         let call = v::WithdrawnAtCall { renter: h160(renter) }.encode();
         self.ask(self.at.vault, "withdrawnAt", call, block).await.map(ms)
+    }
+
+    /// The authority of an epoch; the zero account if there was none.
+    pub async fn authority_of(&self, epoch: u32, block: BlockTag) -> Result<Account, PoolError> {
+        let call = v::AuthorityOfCall { epoch }.encode();
+        let (signer, _until): (H160, u64) = self.ask(self.at.vault, "authorityOf", call, block).await?;
+        Ok(account(signer))
     }
 
     /// The present authority.

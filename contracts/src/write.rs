@@ -3,12 +3,12 @@
 
 use ethers_core::abi::AbiEncode as _;
 use ethers_core::types::U256;
-use selion_api::agent::{Promise, SignedHead, SignedPromise, SignedVoucher};
+use selion_api::agent::SignedVoucher;
 use selion_api::chain::ComponentKind;
 use selion_api::unit::TimeMs;
 use selion_api::{Account, Address, Amount, Hash32, NodeId, Signature};
 
-use crate::abi::{controller as c, court, token as t, vault as v};
+use crate::abi::{controller as c, token as t, vault as v};
 use crate::node::node_binding_digest;
 use crate::pool::Pool;
 use crate::signer::{Signer, SignerError, compact};
@@ -35,10 +35,6 @@ impl Pool {
 
     fn to_token(&self, data: Vec<u8>) -> Call {
         Call { to: self.at.token, data }
-    }
-
-    fn to_court(&self, data: Vec<u8>) -> Call {
-        Call { to: self.at.court, data }
     }
 
     // -- the token
@@ -167,62 +163,6 @@ impl Pool {
         self.to_controller(c::SetLicenceCall { holder: h160(holder), product, seats, until }.encode())
     }
 
-    // -- the court
-
-    /// Puts the caller's money at stake for what the caller signs as an authority.
-    #[must_use]
-    pub fn put_bond(&self, amount: Amount) -> Call {
-        self.to_court(court::BondCall { amount: amount.0 }.encode())
-    }
-
-    /// Asks for a part of the caller's bond back.
-    #[must_use]
-    pub fn unbond_bond(&self, amount: Amount) -> Call {
-        self.to_court(court::UnbondCall { amount: amount.0 }.encode())
-    }
-
-    /// Takes what has unbonded of the caller's bond.
-    #[must_use]
-    pub fn withdraw_bond(&self, to: Address) -> Call {
-        self.to_court(court::WithdrawBondCall { to: h160(to) }.encode())
-    }
-
-    /// Takes what the court credited the caller with.
-    #[must_use]
-    pub fn collect(&self, to: Address) -> Call {
-        self.to_court(court::CollectCall { to: h160(to) }.encode())
-    }
-
-    /// Shows that one authority signed two heads of one size.
-    #[must_use]
-    pub fn prove_two_heads(&self, one: &SignedHead, other: &SignedHead) -> Call {
-        self.to_court(court::ProveTwoHeadsCall { one: abi_head(one), other: abi_head(other) }.encode())
-    }
-
-    /// Shows that a promised entry is another one in a head of the same authority: `leaf` with its RFC 9162 path.
-    #[must_use]
-    pub fn prove_broken_promise(
-        &self,
-        promise: &SignedPromise,
-        head: &SignedHead,
-        leaf: Hash32,
-        path: &[Hash32],
-    ) -> Call {
-        let (r, vs) = compact(&promise.signature);
-        let Promise { account, seq, leaf: promised, fence } = promise.promise;
-        let promised = court::SignedPromise {
-            account: h160(account),
-            seq,
-            leaf: promised.0,
-            epoch: fence.epoch,
-            term: fence.term,
-            r,
-            vs,
-        };
-        let path = path.iter().map(|hash| hash.0).collect();
-        self.to_court(court::ProveBrokenPromiseCall { promised, head: abi_head(head), leaf: leaf.0, path }.encode())
-    }
-
     // -- the vault: renters
 
     /// Adds to the caller's balance.
@@ -304,11 +244,4 @@ impl Pool {
         let providers = providers.iter().copied().map(h160).collect();
         self.to_vault(v::CashOutFeesCall { payee: h160(payee), providers }.encode())
     }
-}
-
-fn abi_head(signed: &SignedHead) -> court::SignedHead {
-    let (r, vs) = compact(&signed.signature);
-    let head = &signed.head;
-    let (epoch, term) = (head.fence.epoch, head.fence.term);
-    court::SignedHead { size: head.size, root: head.root.0, digest: head.digest.0, epoch, term, r, vs }
 }

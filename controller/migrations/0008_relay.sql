@@ -1,10 +1,10 @@
--- Calls that accounts sign and the operator pays for. They are sent from the outbox like everything else; SQLite cannot
--- change a check in place, so both of its tables are written again with one kind more.
+-- Calls that accounts sign and the operator pays for, and answers to accusations. They are sent from the outbox like
+-- everything else; SQLite cannot change a check in place, so both of its tables are written again with two kinds more.
 create table outbox_next (
     seq          integer primary key autoincrement,
     signer       blob not null check (length(signer) = 20),
-    kind         text not null check (kind in ('anchor', 'claim', 'register', 'renew', 'relay')),
-    -- What it is about, so that a newer one can overtake it: log size, claim digest, endpoint. Relayed calls are never
+    kind         text not null check (kind in ('anchor', 'claim', 'register', 'renew', 'relay', 'answer')),
+    -- What it is about, so that a newer one can overtake it: log size, claim digest, endpoint, case. Relayed calls are never
     -- overtaken; theirs names the request.
     subject      text not null,
     target       blob not null check (length(target) = 20),

@@ -12,6 +12,7 @@ use crate::http::origin::Origin;
 use crate::http::pass::Logins;
 use crate::http::secrets::Secrets;
 use crate::ipfs::Ipfs;
+use crate::loops::court::Accused;
 use crate::mirror::Mirror;
 use crate::pen::Pen;
 use crate::relay::Relay;
@@ -43,6 +44,8 @@ pub struct App {
     pub hub: Hub,
     /// How far the chain was followed.
     pub mirror: Mirror,
+    /// Accusations against the authority.
+    pub accused: Accused,
     /// Takes calls that accounts signed and the operator pays for.
     pub relay: Relay,
     /// Token keys, dataset tags, salts.

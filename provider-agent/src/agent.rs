@@ -20,7 +20,7 @@ use crate::error::AgentError;
 use crate::event::Event;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::keys;
-use crate::link::{Inbound, Link};
+use crate::link::{Heads, Inbound, Link};
 use crate::logs::Logs;
 use crate::member::{self, Shared};
 use crate::member_key::MemberKey;
@@ -148,6 +148,7 @@ pub async fn run(
     let link = Link {
         url: config.controller.clone(),
         pool: config.pool,
+        heads: Heads::new(config.chain_rpc.clone()),
         spec: node.spec.clone(),
         book: Arc::clone(&node.book),
         logs: logs.clone(),

@@ -35,3 +35,5 @@ pub const HEAD_HEADER: &str = "selion-head";
 pub const PROMISE_HEADER: &str = "selion-promise";
 /// Response header: the last chain block in the log, as `number:0xhash`.
 pub const BLOCK_HEADER: &str = "selion-block";
+/// Response header, only while the chain cannot be followed: the height behind which nothing of it is known here.
+pub const STALE_HEADER: &str = "selion-stale";

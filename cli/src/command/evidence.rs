@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use selion_api::agent::{SignedHead, SignedPromise};
-use selion_api::{Account, Amount, Hash32};
-use selion_audit::evidence::against;
+use selion_api::agent::{SignedHead, SignedPromise, SignedVoucher};
+use selion_api::{Account, Amount, Hash32, LeaseId, TimeMs};
+use selion_audit::evidence::{NoEvidence, against, double_lease, fork};
+use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, Signer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::onchain::Act;
+use super::onchain::{Act, Where};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::logged;
@@ -42,6 +43,59 @@ pub enum Command {
         #[command(flatten)]
         by: Act,
     },
+    /// Two logs of which one authority signed both, and which differ
+    Fork {
+        /// A log: a controller's URL, a file with one published entry a line, or a data directory
+        #[arg(value_name = "LOG")]
+        one: String,
+        /// The other
+        #[arg(value_name = "LOG")]
+        other: String,
+        #[command(flatten)]
+        by: Act,
+    },
+    /// Countersigned vouchers of one renter, one for each provider, that are together above his deposit
+    OverPromise {
+        /// Vouchers as JSON, as agents keep them in their state folder
+        #[arg(value_name = "FILE", required = true)]
+        vouchers: Vec<PathBuf>,
+        #[command(flatten)]
+        by: Act,
+    },
+    /// Accuses: a voucher by a delegated key is above the bills. A tenth of the penalty is held until the case ends
+    OverBill {
+        /// The voucher as JSON
+        #[arg(value_name = "FILE")]
+        voucher: PathBuf,
+        #[command(flatten)]
+        by: Act,
+    },
+    /// Accuses: two leases were given one place. A tenth of the penalty is held until the case ends
+    DoubleLease {
+        /// A lease
+        one: LeaseId,
+        /// The other
+        other: LeaseId,
+        /// The log: a controller's URL, a file with one published entry a line, or a data directory
+        #[arg(long, value_name = "LOG")]
+        log: String,
+        #[command(flatten)]
+        by: Act,
+    },
+    /// How a case stands
+    Case {
+        /// As the accusation said
+        case: Hash32,
+        #[command(flatten)]
+        at: Where,
+    },
+    /// Ends a case that was not answered in time
+    Convict {
+        /// As the accusation said
+        case: Hash32,
+        #[command(flatten)]
+        by: Act,
+    },
     /// Takes what the court credited the account with
     Collect {
         #[command(flatten)]
@@ -67,19 +121,47 @@ pub async fn main(out: Output, command: Command) -> Done {
         }
         Command::Promise { promise, log, by } => {
             let promise: SignedPromise = read(&promise)?;
-            let found = against(&logged::published(&log).await?, &promise).map_err(|error| {
-                Failure::new(Exit::Failure, "no_evidence", error, "evidence is an entry that differs from the promise")
-            })?;
+            let found = against(&logged::published(&log).await?, &promise).map_err(none)?;
             bring(out, &by, |pool, _| pool.prove_broken_promise(&promise, &found.head, found.leaf, &found.path)).await
         }
+        Command::Fork { one, other, by } => {
+            let (one, other) = (logged::published(&one).await?, logged::published(&other).await?);
+            let (index, one, other) = fork(&one, &other).map_err(none)?;
+            let sides = ((&one.head, one.leaf, &*one.path), (&other.head, other.leaf, &*other.path));
+            bring(out, &by, |pool, _| pool.prove_fork(index, sides.0, sides.1)).await
+        }
+        Command::OverPromise { vouchers, by } => {
+            let vouchers = vouchers.iter().map(|path| read(path)).collect::<Done<Vec<SignedVoucher>>>()?;
+            bring(out, &by, |pool, _| pool.prove_over_promise(&vouchers)).await
+        }
+        Command::OverBill { voucher, by } => {
+            let voucher: SignedVoucher = read(&voucher)?;
+            let name = |authority| over_bill_case(authority, voucher.renter, voucher.provider, voucher.cumulative);
+            accuse(out, &by, voucher.epoch, name, |pool| pool.accuse_over_bill(&voucher)).await
+        }
+        Command::DoubleLease { one, other, log, by } => {
+            let (head, first, second) = double_lease(&logged::published(&log).await?, one, other).map_err(none)?;
+            let runs = Run::of_grant(&first.effect).zip(Run::of_grant(&second.effect));
+            let (earlier, later) = runs.ok_or_else(|| none(NoEvidence::NoDoubleLease { one, other }))?;
+            let name = |authority| double_lease_case(authority, &earlier, &later);
+            accuse(out, &by, head.head.fence.epoch, name, |pool| pool.accuse_double_lease(&head, &first, &second)).await
+        }
+        Command::Case { case, at } => show_case(out, &at.open().await?, case).await,
+        Command::Convict { case, by } => bring(out, &by, |pool, _| pool.convict(case)).await,
         Command::Collect { by } => bring(out, &by, |pool, signer| pool.collect(signer.address())).await,
     }
+}
+
+fn none(why: NoEvidence) -> Failure {
+    let suggestion =
+        "evidence is two statements of an authority that cannot both be true; `selion audit` looks for all";
+    Failure::new(Exit::Failure, "no_evidence", why, suggestion)
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Done<T> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
     serde_json::from_str(&text).map_err(|error| {
-        let suggestion = "a head as `GET /v1/log/head` gives it, or a promise as the client keeps it, as JSON";
+        let suggestion = "JSON: a head as `GET /v1/log/head` gives it, a line of promises.jsonl, or a voucher of an agent's state folder";
         Failure::usage(format!("{}: {error}", path.display()), suggestion)
     })
 }
@@ -101,6 +183,54 @@ async fn bring(out: Output, by: &Act, call: impl Fn(&Pool, &Signer) -> Call) -> 
             outcome.authority,
             unit::show_money(outcome.bond_left.0),
             unit::show_money(outcome.credit.0)
+        )
+    })
+}
+
+/// Sends an accusation, for which the court takes the deposit, and shows the case.
+async fn accuse(
+    out: Output,
+    by: &Act,
+    epoch: u32,
+    name: impl Fn(Account) -> Hash32,
+    call: impl Fn(&Pool) -> Call,
+) -> Done {
+    by.send(|pool, _| vec![pool.approve_court(), call(pool)]).await?;
+    let pool = by.at.open().await?;
+    let authority = pool.authority_of(epoch, BlockTag::Latest).await?;
+    show_case(out, &pool, name(authority)).await
+}
+
+/// How a case stands.
+#[derive(Debug, Serialize)]
+struct CaseView {
+    case: Hash32,
+    standing: &'static str,
+    authority: Account,
+    accuser: Account,
+    answer_by_ms: TimeMs,
+}
+
+async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
+    let record = pool.case(case, BlockTag::Latest).await?;
+    let standing = match record.standing {
+        Standing::Open => "open",
+        Standing::Punished => "punished",
+        Standing::Acquitted => "acquitted",
+        Standing::Unknown => {
+            let detail = format!("the court of this pool knows no case {case}");
+            return Err(Failure::new(Exit::Failure, "no_such_case", detail, "check the case's name and --pool"));
+        }
+    };
+    let view =
+        CaseView { case, standing, authority: record.authority, accuser: record.accuser, answer_by_ms: record.by };
+    out.show(&view, |view| {
+        format!(
+            "case {} against {} is {}; an answer before {} is sure to count",
+            view.case,
+            view.authority,
+            view.standing,
+            unit::show_time(view.answer_by_ms)
         )
     })
 }

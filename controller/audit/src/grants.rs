@@ -116,7 +116,7 @@ impl Grants {
 }
 
 /// Shares lie beside each other; everything else excludes what it touches, and another mode altogether.
-fn overlap(a: Place, b: Place) -> bool {
+pub(crate) fn overlap(a: Place, b: Place) -> bool {
     match (a, b) {
         (Place::Share { .. }, Place::Share { .. }) => false,
         (Place::Mig { start, size }, Place::Mig { start: other, size: wide }) => {

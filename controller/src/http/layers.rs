@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Response as HttpResponse};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use governor::clock::DefaultClock;
-use selion_api::rest::{self, BLOCK_HEADER, ENTRY_HEADER, HEAD_HEADER};
+use selion_api::rest::{self, BLOCK_HEADER, ENTRY_HEADER, HEAD_HEADER, STALE_HEADER};
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
@@ -133,6 +133,11 @@ async fn stand(State(app): State<App>, request: Request, next: Next) -> Response
     }
     if response.headers().get(CACHE_CONTROL).is_none_or(|value| value != IMMUTABLE) {
         position_headers(response.headers_mut(), &app.log.position());
+        let mirror = app.mirror.status();
+        if mirror.trouble.is_some() {
+            // What is wrong is the operator's to read: it may name his node.
+            response.headers_mut().insert(HeaderName::from_static(STALE_HEADER), HeaderValue::from(mirror.settled));
+        }
     }
     app.metrics.answered(route.as_deref().unwrap_or("none"), response.status().as_u16(), began.elapsed());
     response

@@ -50,6 +50,8 @@ pub struct Metrics {
     linked: Gauge,
     entries: Gauge<u64, AtomicU64>,
     lag: Gauge,
+    accusations: Gauge,
+    unanswerable: Gauge,
 }
 
 /// 1 ms to about 33 s.
@@ -68,6 +70,8 @@ impl Default for Metrics {
         let linked = Gauge::default();
         let entries = Gauge::default();
         let lag = Gauge::default();
+        let accusations = Gauge::default();
+        let unanswerable = Gauge::default();
         registry.register("http_requests", "Answers by route and status", requests.clone());
         registry.register_with_unit(
             "http_request_duration",
@@ -85,7 +89,29 @@ impl Default for Metrics {
         registry.register("nodes_linked", "Nodes whose link is up", linked.clone());
         registry.register("log_entries", "Entries in the log", entries.clone());
         registry.register("chain_head_lag_blocks", "Newest block seen less last final block dealt with", lag.clone());
-        Self { registry, requests, durations, refusals, bad_messages, leases, linked, entries, lag }
+        registry.register(
+            "accusations",
+            "Open cases against the authority before the pool's court",
+            accusations.clone(),
+        );
+        registry.register(
+            "accusations_unanswerable",
+            "Those of them to which the log holds no answer: the bond is at risk",
+            unanswerable.clone(),
+        );
+        Self {
+            registry,
+            requests,
+            durations,
+            refusals,
+            bad_messages,
+            leases,
+            linked,
+            entries,
+            lag,
+            accusations,
+            unanswerable,
+        }
     }
 }
 
@@ -143,6 +169,9 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     }
     let mirror = app.mirror.status();
     metrics.lag.set(gauge(mirror.seen.saturating_sub(mirror.settled)));
+    let accused = app.accused.report();
+    metrics.accusations.set(gauge(accused.open));
+    metrics.unanswerable.set(gauge(accused.unanswerable));
     let page = metrics.page().map_err(|_| Problem::Internal("metrics could not be written".to_owned()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, kind)], page).into_response())

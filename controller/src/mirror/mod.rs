@@ -64,6 +64,12 @@ impl Mirror {
         self.status.read().map(|status| status.clone()).unwrap_or_default()
     }
 
+    /// As after a pass that failed.
+    #[cfg(test)]
+    pub(crate) fn fail(&self, error: MirrorError) {
+        self.note(Err(error));
+    }
+
     /// Looks at the chain at once, as after a transaction of our own was mined.
     pub fn nudge(&self) {
         self.nudge.notify_one();

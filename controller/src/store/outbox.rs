@@ -21,6 +21,8 @@ pub enum Kind {
     Renew,
     /// Makes a call that an account signed; the subject is the account and its nonce. See [`super::relay`].
     Relay,
+    /// Answers an accusation before the pool's court; the subject is the case.
+    Answer,
 }
 
 impl Kind {
@@ -33,11 +35,12 @@ impl Kind {
             Self::Register => "register",
             Self::Renew => "renew",
             Self::Relay => "relay",
+            Self::Answer => "answer",
         }
     }
 
     fn read(text: &str) -> sqlx::Result<Self> {
-        [Self::Anchor, Self::Claim, Self::Register, Self::Renew, Self::Relay]
+        [Self::Anchor, Self::Claim, Self::Register, Self::Renew, Self::Relay, Self::Answer]
             .into_iter()
             .find(|kind| kind.code() == text)
             .ok_or_else(|| sqlx::Error::Decode(format!("`{text}` is no kind of transaction").into()))

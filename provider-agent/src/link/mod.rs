@@ -1,16 +1,19 @@
 //! The link: one outbound WebSocket, opened again for ever, on a thread of its own so that no work can delay a
 //! heartbeat.
 
+mod heads;
 mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::{Desired, SignedVoucher, ToController};
-use selion_api::{Address, NodeSpec, Reason};
+use selion_api::{Account, Address, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use heads::Heads;
 
 use crate::book::{Book, BookError};
 use crate::error::chain;
@@ -93,6 +96,19 @@ pub enum LinkError {
         /// What to do.
         detail: String,
     },
+    /// A head that is nobody's promise.
+    #[error(
+        "the controller showed a head of {size} entries that the authority {authority} of epoch {epoch} did not sign; \
+         check --controller and --chain-rpc"
+    )]
+    HeadNotSigned {
+        /// Entries that it covers.
+        size: u64,
+        /// Its epoch.
+        epoch: u32,
+        /// Who should have signed; zero if the chain has no such epoch.
+        authority: Account,
+    },
     /// What it said contradicts what this node saw, or our own state failed.
     #[error(transparent)]
     Book(#[from] BookError),
@@ -105,6 +121,7 @@ pub enum LinkError {
 pub(crate) struct Link {
     pub(crate) url: String,
     pub(crate) pool: Option<Address>,
+    pub(crate) heads: Heads,
     pub(crate) spec: NodeSpec,
     pub(crate) book: Arc<Book>,
     pub(crate) logs: Logs,

@@ -70,7 +70,7 @@ impl Session<'_> {
         match self.wire.receive().await? {
             ToAgent::Welcome { token, last_seq, head } => {
                 if let Some(head) = head {
-                    self.link.book.see_head(head)?;
+                    self.link.heads.see(&self.link.book, head).await?;
                 }
                 self.link.book.outbox().acknowledge(last_seq).map_err(crate::book::BookError::from)?;
                 self.sent = last_seq;
@@ -166,7 +166,7 @@ impl Session<'_> {
                 Ok(())
             }
             ToAgent::Echo { nonce } => self.wire.send(&ToController::Echo { nonce }).await,
-            ToAgent::Head(head) => Ok(self.link.book.see_head(head)?),
+            ToAgent::Head(head) => self.link.heads.see(&self.link.book, head).await,
             ToAgent::Token(token) => {
                 self.link.token.send_replace(Some(token));
                 Ok(())

@@ -153,6 +153,7 @@ impl Pool {
             content,
             metrics: Arc::new(Metrics::default()),
             mirror: Mirror::new(),
+            accused: Default::default(),
             relay: Relay::off(),
             store,
             log,

@@ -1,9 +1,10 @@
 //! Every answer says what it depends on.
 
-use selion_api::rest::{BLOCK_HEADER, ENTRY_HEADER, HEAD_HEADER};
+use selion_api::rest::{BLOCK_HEADER, ENTRY_HEADER, HEAD_HEADER, STALE_HEADER};
 
 use super::*;
 use crate::http::openapi;
+use crate::mirror::{MirrorError, SourceError};
 
 /// Answers that are none of State: a switch to another protocol, and how far a transaction is.
 const APART: [&str; 2] = ["/v1/link", "/v1/relay/{id}"];
@@ -40,4 +41,14 @@ async fn every_answer_under_v1_names_entry_head_and_block_and_a_stream_does_at_i
         streams += u32::from(header("content-type").as_deref() == Some("text/event-stream"));
     }
     assert!(seen >= 17 && streams >= 2, "{seen} answers, {streams} streams");
+}
+
+#[tokio::test]
+async fn answers_are_marked_as_stale_while_the_chain_cannot_be_followed() {
+    let (_dir, pool) = pool().await;
+    let fresh = pool.get("", "/v1/pool").await;
+    assert_eq!(fresh.header(STALE_HEADER), "");
+    pool.app.mirror.fail(MirrorError::Source(SourceError::Node("no answer from http://secret.example".into())));
+    let stale = pool.get("", "/v1/pool").await;
+    assert_eq!((stale.status, stale.header(STALE_HEADER)), (StatusCode::OK, "0"));
 }

@@ -1,0 +1,247 @@
+//! Answers accusations before the pool's court out of our own log: whoever keeps to the rules has an answer to each, and
+//! silence loses the bond.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use selion_api::agent::{Shown, SignedHead};
+use selion_api::chain::ChainEvent;
+use selion_api::{Account, Hash32, TimeMs};
+use selion_contracts::court::{CaseRecord, Run, Standing, double_lease_case, over_bill_case, voucher_due};
+use selion_contracts::write::Call;
+use selion_contracts::{BlockTag, Pool, PoolError};
+use selion_log::{Entry, inclusion, shown};
+use selion_market::Input;
+use sqlx::SqlitePool;
+
+use super::outbox::Desk;
+use crate::sequencer::Step;
+use crate::store::outbox::{Kind, Order};
+use crate::store::{entry, head, undecodable};
+
+/// Entries a question.
+const PAGE: u32 = 1_000;
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum CourtError {
+    /// The chain.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The store.
+    #[error("database: {0}")]
+    Sql(#[from] sqlx::Error),
+}
+
+/// Accusations against us, for whoever watches. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Accused(Arc<[AtomicU64; 2]>);
+
+impl Accused {
+    pub(super) fn set(&self, report: Report) {
+        self.0[0].store(report.open, Ordering::Relaxed);
+        self.0[1].store(report.unanswerable, Ordering::Relaxed);
+    }
+
+    /// What the last pass found.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let [open, unanswerable] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        Report { open, unanswerable }
+    }
+}
+
+/// What a pass found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Open cases against us.
+    pub open: u64,
+    /// Those of them to which the log holds no answer.
+    pub unanswerable: u64,
+}
+
+/// Whether an entry tells of an accusation.
+#[must_use]
+pub fn is_news(step: &Step) -> bool {
+    let accuses = |event: &ChainEvent| matches!(event, ChainEvent::Accused { .. });
+    matches!(&step.input, Input::Block(block) if block.events.iter().any(accuses))
+}
+
+/// What the log says of cases against one authority, as far as it was read.
+#[derive(Debug, Default)]
+pub struct Cases {
+    read: u64,
+    open: BTreeMap<Hash32, TimeMs>,
+    /// Told once.
+    told: BTreeSet<Hash32>,
+}
+
+impl Cases {
+    /// Orders an answer to the first open case that has one, unless one is on its way.
+    ///
+    /// # Errors
+    ///
+    /// [`CourtError`]; nothing is ordered then.
+    pub async fn pass(
+        &mut self,
+        db: &SqlitePool,
+        authority: Account,
+        desk: &Desk,
+        pool: &Pool,
+        now: TimeMs,
+    ) -> Result<Report, CourtError> {
+        if pool.bond(authority, BlockTag::Latest).await?.open == 0 {
+            return Ok(Report::default());
+        }
+        self.catch_up(db, authority).await?;
+        let mut report = Report::default();
+        let mut free = desk.pending(Kind::Answer).await?.is_none();
+        for (&case, &by) in &self.open {
+            let record = pool.case(case, BlockTag::Latest).await?;
+            if record.standing != Standing::Open {
+                continue; // the log has yet to hear of it
+            }
+            report.open += 1;
+            let Some(head) = head::newest(db).await? else { continue };
+            let answer = answer(db, pool, case, &record, &head).await?;
+            match answer {
+                Some(call) if free => {
+                    let order =
+                        Order { kind: Kind::Answer, subject: case.to_string(), target: call.to, calldata: call.data };
+                    desk.order(&order, now).await?;
+                    tracing::warn!(%case, accuser = %record.accuser, "accused before the pool's court: the answer is on its way");
+                    free = false;
+                }
+                Some(_) => {}
+                None => {
+                    report.unanswerable += 1;
+                    if self.told.insert(case) {
+                        tracing::error!(
+                            %case, accuser = %record.accuser, until_ms = by.0,
+                            "accused before the pool's court, and the log holds no answer: the bond is lost when somebody \
+                             convicts after that time; `selion audit` shows what happened"
+                        );
+                    }
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    /// Reads what the log says of cases from where it was read last.
+    async fn catch_up(&mut self, db: &SqlitePool, authority: Account) -> Result<(), CourtError> {
+        loop {
+            let page = entry::bytes(db, self.read, PAGE).await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            for bytes in &page {
+                let entry = Entry::read(bytes).map_err(|error| sqlx::Error::Decode(error.into()))?;
+                if let Input::Block(block) = borsh::from_slice(&entry.input).map_err(undecodable)? {
+                    block.events.iter().for_each(|event| self.hear(authority, event));
+                }
+                self.read += 1;
+            }
+        }
+    }
+
+    fn hear(&mut self, us: Account, event: &ChainEvent) {
+        match event {
+            ChainEvent::Accused { authority, case, by } if *authority == us => {
+                self.open.insert(*case, *by);
+            }
+            ChainEvent::Acquitted { case } | ChainEvent::Slashed { case, .. } => {
+                self.open.remove(case);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What answers a case; `None` if nothing that the head covers does.
+async fn answer(
+    db: &SqlitePool,
+    pool: &Pool,
+    case: Hash32,
+    record: &CaseRecord,
+    head: &SignedHead,
+) -> Result<Option<Call>, CourtError> {
+    let authority = record.authority;
+    let size = head.head.size;
+    if record.between == (0, 0) {
+        let (renter, least) = (record.harmed, record.at_risk);
+        let fits = |leaf: &[u8]| {
+            voucher_due(leaf).is_some_and(|(who, provider, total)| {
+                who == renter && total >= least && over_bill_case(authority, renter, provider, least) == case
+            })
+        };
+        let found = find(db, 0, size, fits).await?;
+        return Ok(match found {
+            Some((seq, index)) => Some(pool.answer_over_bill(least, head, &show(db, seq, index, size).await?)),
+            None => None,
+        });
+    }
+    let (from, to) = record.between;
+    let (Some(before), Some(after)) = (grants(db, from).await?, grants(db, to).await?) else { return Ok(None) };
+    let pairs = before.iter().flat_map(|(at, one)| after.iter().map(move |(till, other)| (at, one, till, other)));
+    let pair = pairs.into_iter().find(|(_, one, _, other)| double_lease_case(authority, one, other) == case);
+    let Some((&at, earlier, &till, later)) = pair else { return Ok(None) };
+    let freed = earlier.freed_leaf();
+    let mut next = from;
+    while let Some((seq, index)) = find(db, next, size.min(to.saturating_add(1)), |leaf| leaf == freed).await? {
+        if (from, at) < (seq, index) && (seq, index) < (to, till) {
+            return Ok(Some(pool.answer_double_lease(later, head, &show(db, seq, index, size).await?)));
+        }
+        next = seq.saturating_add(1);
+    }
+    Ok(None)
+}
+
+/// The first effect that `fits`, in entries from `from` to below `size`: its entry and its place there.
+async fn find(
+    db: &SqlitePool,
+    mut from: u64,
+    size: u64,
+    fits: impl Fn(&[u8]) -> bool,
+) -> sqlx::Result<Option<(u64, usize)>> {
+    while from < size {
+        let page = entry::effects(db, from, PAGE).await?;
+        if page.is_empty() {
+            return Ok(None);
+        }
+        for list in page {
+            let effects: Vec<Vec<u8>> = borsh::from_slice(&list).map_err(undecodable)?;
+            match effects.iter().position(|leaf| fits(leaf)) {
+                Some(index) if from < size => return Ok(Some((from, index))),
+                _ => from += 1,
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The grants of an entry with their places; `None` if there is no such entry.
+async fn grants(db: &SqlitePool, seq: u64) -> sqlx::Result<Option<Vec<(usize, Run)>>> {
+    let Some(list) = entry::effects(db, seq, 1).await?.pop() else { return Ok(None) };
+    let effects: Vec<Vec<u8>> = borsh::from_slice(&list).map_err(undecodable)?;
+    let runs = effects.iter().enumerate().filter_map(|(at, leaf)| Some((at, Run::of_grant(leaf)?)));
+    Ok(Some(runs.collect()))
+}
+
+/// The effect with its paths, for a head of `size` entries.
+async fn show(db: &SqlitePool, seq: u64, index: usize, size: u64) -> sqlx::Result<Shown> {
+    let (bytes, list) = (entry::bytes(db, seq, 1).await?.pop(), entry::effects(db, seq, 1).await?.pop());
+    let mut leaves: Vec<Hash32> = Vec::new();
+    while (leaves.len() as u64) < size {
+        let have = leaves.len() as u64;
+        let page = entry::leaves(db, have, u32::try_from(size - have).unwrap_or(u32::MAX)).await?;
+        if page.is_empty() {
+            return Err(sqlx::Error::RowNotFound); // a signed head covers entries that are not there
+        }
+        leaves.extend(page);
+    }
+    let effects: Vec<Vec<u8>> = borsh::from_slice(&list.unwrap_or_default()).map_err(undecodable)?;
+    let path = inclusion(&leaves, usize::try_from(seq).unwrap_or(usize::MAX));
+    shown(bytes.unwrap_or_default(), path, &effects, index).ok_or(sqlx::Error::RowNotFound)
+}
