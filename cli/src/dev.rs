@@ -29,7 +29,7 @@ pub fn require_dev_chain(chain_id: u64, what: &str) -> Done {
 pub async fn give_gas(rpc: &Rpc, account: Account) -> Done {
     require_dev_chain(rpc.chain_id().await?, "free gas")?;
     if rpc.balance(account).await? < LITTLE_WEI {
-        rpc.set_balance(account, GIVEN_WEI).await?;
+        rpc.give_coins(account, GIVEN_WEI).await?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 mod abi;
 pub mod audited;
 mod bloom;
+mod coins;
 pub mod court;
 pub mod deploy;
 mod event;

@@ -8,10 +8,13 @@ pub use crate::transport::RpcError;
 use crate::transport::Transport;
 use crate::word::{address_of, bytes_of, h160, hash_of, hex0x, u64_of, u128_of};
 
+/// What geth says of a transaction that it does not know while it reads its older blocks: it is in none of the newer ones.
+const INDEXING: &str = "transaction indexing is in progress";
+
 /// A node of the chain. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
 pub struct Rpc {
-    transport: Transport,
+    pub(crate) transport: Transport,
 }
 
 /// Which block is meant.
@@ -121,7 +124,7 @@ impl Rpc {
         &self.transport.node
     }
 
-    async fn typed<T>(
+    pub(crate) async fn typed<T>(
         &self,
         method: &'static str,
         params: Value,
@@ -205,13 +208,15 @@ impl Rpc {
         self.typed("eth_sendRawTransaction", json!([hex0x(raw)]), "a hash", hash_of).await
     }
 
-    /// What became of a transaction; `None` while it is in no block.
+    /// What became of a transaction; `None` while it is in no block that the node can look it up in.
     pub async fn receipt(&self, tx: Hash32) -> Result<Option<Receipt>, RpcError> {
         let method = "eth_getTransactionReceipt";
-        let answer = self.transport.ask(method, json!([tx.to_string()])).await?;
-        if answer.is_null() {
-            return Ok(None);
-        }
+        let answer = match self.transport.ask(method, json!([tx.to_string()])).await {
+            Ok(answer) if !answer.is_null() => answer,
+            Ok(_) => return Ok(None),
+            Err(RpcError::Refused { message, .. }) if message == INDEXING => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let receipt = read_receipt(&answer).filter(|receipt| receipt.tx == tx);
         receipt.map(Some).ok_or_else(|| self.transport.malformed(method, "the receipt of that transaction"))
     }
@@ -249,11 +254,6 @@ impl Rpc {
             Err(error) => return Err(error),
         };
         Ok(Fees { max: base.saturating_mul(2).saturating_add(priority), priority })
-    }
-
-    /// Gives an account this many wei. Development chains only: Anvil's own method, which our dev chain has too.
-    pub async fn set_balance(&self, of: Account, wei: u128) -> Result<(), RpcError> {
-        self.transport.ask("anvil_setBalance", json!([of.to_string(), format!("{wei:#x}")])).await.map(drop)
     }
 
     /// The code at an address; empty if there is none.

@@ -56,6 +56,16 @@ pub enum TxError {
         /// What is needed at most.
         needed: u128,
     },
+    /// No coin is to be had of the node.
+    #[error(
+        "the chain at {node} gives no coin away: it knows no anvil_setBalance and signs for no account; send {account} some"
+    )]
+    NoGift {
+        /// Where.
+        node: String,
+        /// For whom.
+        account: Account,
+    },
 }
 
 /// A transaction ready to be signed.

@@ -62,7 +62,7 @@ async fn play(chain: &Chain) -> Vec<(String, Result<Said, String>)> {
     let (operator, owner, renter) = (key(1), key(2), key(3));
     let (node, session, delegate) = (key(4), key(5), key(6));
     for who in [&operator, &owner, &renter] {
-        chain.rpc.set_balance(who.account(), 10u128.pow(20)).await.unwrap();
+        chain.rpc.give_coins(who.account(), 10u128.pow(20)).await.unwrap();
     }
     let mut script = Script { chain, time_s: 2_500_000_000, said: Vec::new() };
     chain.next_time(script.time_s).await;

@@ -31,7 +31,7 @@ pub(crate) async fn chain(dir: &Path, stop: &CancellationToken) -> (String, Join
 /// A pool for development, whose authority's keys are made in `data`.
 pub(crate) async fn pool(url: &str, data: &Path) -> (Keys, PoolFile) {
     let (rpc, keys) = (Rpc::new(url).unwrap(), Keys::open(data, None).unwrap());
-    rpc.set_balance(keys.authority(), ETHER).await.unwrap();
+    rpc.give_coins(keys.authority(), ETHER).await.unwrap();
     let options = PoolOptions::development(keys.authority());
     let file = create_pool(&rpc, keys.authority_signer(), &options).await.unwrap();
     (keys, file)

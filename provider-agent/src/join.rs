@@ -201,11 +201,9 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Development chains only: gas out of nothing, tokens that anyone may mint.
+    /// Development chains only: gas that is given away, tokens that anyone may mint.
     async fn fund(&mut self, account: Account, stake: Amount) -> Result<(), JoinError> {
-        if self.pool.rpc.balance(account).await? < DEV_WEI {
-            self.pool.rpc.set_balance(account, DEV_WEI).await?;
-        }
+        self.pool.rpc.give_coins(account, DEV_WEI).await.map_err(PoolError::Tx)?;
         let want = u128::from(stake.0.saturating_add(DEV_TOKENS));
         let have = self.pool.token_balance(Address(account.0), BlockTag::Latest).await?;
         if have < want {

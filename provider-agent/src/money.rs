@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::{SignedVoucher, ToController};
-use selion_api::{Account, Address};
+use selion_api::{Account, Address, TimeMs};
 use selion_contracts::{BlockTag, Pool, PoolError, Rpc, Voucher};
 use tokio::sync::mpsc;
 
@@ -44,6 +44,28 @@ pub enum VoucherError {
         /// Who did; zero if the signature is none.
         signer: Address,
     },
+    /// The renter's key ended before the use that it signed for.
+    #[error("the voucher of {renter} is signed by {signer} for use until {used_through:?}, but that key ended at {until:?}")]
+    KeyEnded {
+        /// Whose.
+        renter: Account,
+        /// The key.
+        signer: Address,
+        /// Its end.
+        until: TimeMs,
+        /// What it signed for.
+        used_through: TimeMs,
+    },
+    /// The renter's key was revoked, and its time to claim is over.
+    #[error("the voucher of {renter} is signed by {signer}, a key that was revoked and is dead since {since:?}")]
+    KeyDead {
+        /// Whose.
+        renter: Account,
+        /// The key.
+        signer: Address,
+        /// From when its vouchers count no more.
+        since: TimeMs,
+    },
     /// The chain could not be asked.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -52,7 +74,7 @@ pub enum VoucherError {
     Book(#[from] BookError),
 }
 
-/// Checks both signatures against the chain's latest block.
+/// Checks both signatures against the chain's latest block, by the vault's own rules: what passes can be claimed now.
 ///
 /// # Errors
 ///
@@ -62,25 +84,39 @@ pub async fn check(pool: &Pool, ours: Account, signed: &SignedVoucher) -> Result
     if provider != ours {
         return Err(VoucherError::NotOurs { provider, ours });
     }
-    let voucher = Voucher {
-        renter,
-        provider,
-        cumulative: signed.cumulative,
-        used_through: signed.used_through,
-        epoch: signed.epoch,
-        log_size: signed.log_size,
-    };
-    let recover = |signature| voucher.recover(signature, pool.chain_id, pool.at.vault);
+    let recover = |signature| Voucher::from(signed).recover(signature, pool.chain_id, pool.at.vault);
     let authority = pool.authority(BlockTag::Latest).await?;
     if recover(&signed.authority_signature) != Some(authority) {
         return Err(VoucherError::NotTheAuthority { renter, authority });
     }
-    let signer = recover(&signed.renter_signature).map_or(Address::ZERO, |account| Address(account.0));
-    let own = pool.account(renter, BlockTag::Latest).await?.key == signer;
-    if signer == Address::ZERO || !(own || pool.key(renter, signer, BlockTag::Latest).await?.is_some()) {
-        return Err(VoucherError::NotTheRenter { renter, signer });
+    let Some(signer) = recover(&signed.renter_signature).map(|account| Address(account.0)) else {
+        return Err(VoucherError::NotTheRenter { renter, signer: Address::ZERO });
+    };
+    check_key(pool, renter, signer, signed.used_through).await
+}
+
+/// Whether this key of the renter pays for use until then: as the own one, or else as a delegated or former one.
+async fn check_key(
+    pool: &Pool,
+    renter: Account,
+    signer: Address,
+    used_through: TimeMs,
+) -> Result<(), VoucherError> {
+    let own = Some(pool.account(renter, BlockTag::Latest).await?).filter(|account| account.key == signer);
+    if own.is_some_and(|own| used_through <= own.until) {
+        return Ok(());
     }
-    Ok(())
+    let other = pool.key(renter, signer, BlockTag::Latest).await?;
+    let ends = [own.map(|own| own.until), other.map(|other| other.until)];
+    let Some(until) = ends.into_iter().flatten().max() else {
+        return Err(VoucherError::NotTheRenter { renter, signer });
+    };
+    if used_through > until {
+        return Err(VoucherError::KeyEnded { renter, signer, until, used_through });
+    }
+    let Some(since) = other.and_then(|other| other.dead_from) else { return Ok(()) };
+    let now_s = pool.rpc.header(BlockTag::Latest).await.map_err(PoolError::from)?.time_s;
+    if now_s.saturating_mul(1_000) >= since.0 { Err(VoucherError::KeyDead { renter, signer, since }) } else { Ok(()) }
 }
 
 /// Keeps vouchers as they come. One that cannot be checked now is tried again; one that is wrong is not acknowledged.
@@ -136,3 +172,7 @@ async fn keep(
     let (book, voucher) = (Arc::clone(book), voucher.clone());
     Ok(blocking(move || book.keep_voucher(&voucher)).await?)
 }
+
+#[cfg(test)]
+#[path = "money_tests.rs"]
+mod tests;

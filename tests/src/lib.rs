@@ -1,6 +1,7 @@
 //! Tests that join the parts; nothing depends on this crate. Here is what they share: real processes of the real
 //! binary, a renter, and a seal for logs that lie.
 
+mod chain;
 mod pool;
 mod process;
 mod renter;

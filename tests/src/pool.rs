@@ -8,20 +8,22 @@ use selion_client::Client;
 use selion_contracts::Rpc;
 use tempfile::TempDir;
 
+use crate::chain::Chain;
 use crate::process::{Part, run, until};
 
 /// A chain with a pool's contracts on it. Controllers and agents are started as a test needs them.
 pub struct Pool {
+    #[expect(dead_code, reason = "stopped when dropped, before its folder goes")]
+    chain: Chain,
     home: TempDir,
     /// JSON-RPC of the chain.
     pub rpc: String,
     /// The contracts.
     pub contracts: selion_contracts::Pool,
-    chain: Part,
 }
 
 impl Pool {
-    /// Starts a chain and makes a pool on it, as an operator would: `selion chain`, `selion pool create`.
+    /// Starts a [`Chain`] and makes a pool on it, as an operator would: `selion pool create`.
     ///
     /// # Errors
     ///
@@ -37,15 +39,14 @@ impl Pool {
     /// One of the commands failed.
     pub async fn open_with(more: &[&str]) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("selion-test-").tempdir()?;
-        let mut chain = Part::start(home.path(), "chain", ["chain", "--listen", "127.0.0.1:0", "--data-dir", "chain"])?;
-        let ready = chain.said("ready").await?;
-        let rpc = format!("http://{}", ready["address"].as_str().context("an address")?);
+        let chain = Chain::start(home.path()).await?;
+        let rpc = chain.url.clone();
         let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", "1s"];
         let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "authority.key"];
         let made = run(home.path(), create.into_iter().chain(terms).chain(more.iter().copied())).await?.json()?;
         let controller = made["controller"].as_str().context("an address")?.parse()?;
         let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;
-        Ok(Self { home, rpc, contracts, chain })
+        Ok(Self { chain, home, rpc, contracts })
     }
 
     /// The folder of everything.
@@ -144,12 +145,6 @@ impl Pool {
         let mut part = Part::start(self.home(), name, self.agent_args(controller, &self.path(name), model))?;
         while part.said("event").await? != "linked" {}
         Ok(part)
-    }
-
-    /// What the chain wrote to stderr.
-    #[must_use]
-    pub fn chain_log(&self) -> String {
-        self.chain.log()
     }
 }
 

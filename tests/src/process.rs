@@ -103,8 +103,22 @@ impl Part {
     ///
     /// It cannot be started.
     pub fn start<S: AsRef<OsStr>>(home: &Path, name: &str, args: impl IntoIterator<Item = S>) -> Result<Self> {
+        Self::start_with(home, name, args, [] as [(&str, &str); 0])
+    }
+
+    /// The same with more of an environment.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started.
+    pub fn start_with<S: AsRef<OsStr>>(
+        home: &Path,
+        name: &str,
+        args: impl IntoIterator<Item = S>,
+        env: impl IntoIterator<Item = (&'static str, impl AsRef<OsStr>)>,
+    ) -> Result<Self> {
         let mut command = selion(home, args)?;
-        command.args(["--parent", &std::process::id().to_string()]);
+        command.args(["--parent", &std::process::id().to_string()]).envs(env);
         let log = home.join(format!("{name}.log"));
         let mut child = command.stdout(Stdio::piped()).stderr(File::create(&log)?).spawn()?;
         let stdout = child.stdout.take().context("stdout is piped")?;

@@ -53,7 +53,7 @@ impl Renter {
         let renter = Self::login(pool, url, name).await?;
         let (contracts, signer) = (&pool.contracts, &renter.signer);
         let delegate = renter.client.pool().await?.delegate;
-        contracts.rpc.set_balance(signer.account(), WEI).await?;
+        contracts.rpc.give_coins(signer.account(), WEI).await?;
         let calls = [
             contracts.mint(signer.address(), deposit.0.into()),
             contracts.approve_vault(),

@@ -32,7 +32,7 @@ impl Story {
         let pool = Pool::open_with(&[&["--penalty", PENALTY], terms].concat()).await?;
         let (contracts, authority) = (&pool.contracts, Signer::open_or_create(&pool.path("authority.key"))?);
         let stranger = Signer::open_or_create(&pool.path("stranger.key"))?;
-        contracts.rpc.set_balance(stranger.account(), COINS).await?;
+        contracts.rpc.give_coins(stranger.account(), COINS).await?;
         for who in [&authority, &stranger] {
             contracts.send(&stranger, contracts.mint(who.address(), 100_000_000)).await?;
         }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use selion_api::{Address, Amount};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
-use selion_contracts::{Pool, PoolTerms, Rpc, Signer, tx};
+use selion_contracts::{Pool, PoolTerms, Rpc, Signer};
 use selion_devchain::{Config, serve};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -128,16 +128,7 @@ impl Chain {
     /// A new account with gas.
     pub async fn person(&self) -> Signer {
         let signer = Signer::random().expect("randomness");
-        if !matches!(self.running, Running::Geth(..)) {
-            self.rpc.set_balance(signer.account(), 10u128.pow(20)).await.expect("a development chain");
-            return signer;
-        }
-        // geth has one rich account, which it signs for.
-        let rich = self.ask("eth_accounts", json!([])).await[0].take();
-        let coins = json!({ "from": rich, "to": signer.account().to_string(), "value": "0x56bc75e2d63100000" });
-        let sent = self.ask("eth_sendTransaction", json!([coins])).await;
-        let sent = sent.as_str().and_then(|hash| hash.parse().ok()).expect("a hash");
-        tx::wait(&self.rpc, sent, tx::PATIENCE).await.expect("coins");
+        self.rpc.give_coins(signer.account(), 10u128.pow(20)).await.expect("a development chain");
         signer
     }
 

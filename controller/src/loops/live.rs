@@ -133,7 +133,7 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
 
     // A renter pays in and grants; the log sees it.
     let (renter, provider) = (Signer::random().unwrap(), Account([9; 20]));
-    rpc.set_balance(renter.account(), ETHER).await.unwrap();
+    rpc.give_coins(renter.account(), ETHER).await.unwrap();
     let until = wall_clock().plus(86_400_000);
     for call in [
         pool.mint(renter.address(), 5_000_000),

@@ -31,7 +31,7 @@ struct Scene {
 impl Scene {
     async fn open(url: &str, dir: &Path) -> Self {
         let (rpc, keys) = (Rpc::new(url).unwrap(), Keys::open(dir, None).unwrap());
-        rpc.set_balance(keys.authority(), ETHER).await.unwrap();
+        rpc.give_coins(keys.authority(), ETHER).await.unwrap();
         let options = PoolOptions { min_stake: Amount::ZERO, ..PoolOptions::development(keys.authority()) };
         let file = create_pool(&rpc, keys.authority_signer(), &options).await.unwrap();
         let pool = Pool::open(rpc, file.controller).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_call_that_the_pool_refuses_after_it_was_taken_is_told_with_the_pools_
     let consent = pool.sign_node_binding(&key, me, 0).unwrap();
     let taken = scene.take(&scene.signed(&owner, pool.register_node(node, &consent)).await).await.unwrap();
     // Meanwhile he does it with coins of his own.
-    pool.rpc.set_balance(me, ETHER).await.unwrap();
+    pool.rpc.give_coins(me, ETHER).await.unwrap();
     pool.send(&owner, pool.register_node(node, &consent)).await.unwrap();
     let mut outbox = scene.outbox();
     let report = outbox.pass(wall_clock(), u64::MAX, |_| None).await.unwrap();

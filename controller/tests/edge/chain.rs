@@ -3,8 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use selion_api::Account;
-use selion_contracts::{Rpc, Signer, tx};
+use selion_contracts::{Rpc, Signer};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -125,7 +124,7 @@ impl Chain {
             return;
         }
         for _ in 0..count {
-            self.coins(Account([1; 20]), 1).await;
+            self.rpc.give_coins(Signer::random().unwrap().account(), 1).await.unwrap();
         }
     }
 
@@ -137,19 +136,7 @@ impl Chain {
     /// A new account with gas.
     pub async fn person(&self) -> Signer {
         let signer = Signer::random().unwrap();
-        match self.obeys() {
-            true => self.rpc.set_balance(signer.account(), COINS).await.unwrap(),
-            false => self.coins(signer.account(), COINS).await,
-        }
+        self.rpc.give_coins(signer.account(), COINS).await.unwrap();
         signer
-    }
-
-    /// From geth's one rich account, which it signs for.
-    async fn coins(&self, to: Account, wei: u128) {
-        let rich = self.ask("eth_accounts", json!([])).await[0].take();
-        let coins = json!({ "from": rich, "to": to.to_string(), "value": format!("{wei:#x}") });
-        let sent = self.ask("eth_sendTransaction", json!([coins])).await;
-        let sent = sent.as_str().unwrap().parse().unwrap();
-        tx::wait(&self.rpc, sent, tx::PATIENCE).await.unwrap();
     }
 }

@@ -54,7 +54,7 @@ async fn fund(chain: &Chain, renter: &Renter) -> Told<Value> {
     let (pool, signer) = (&chain.pool, &renter.signer);
     let delegate = renter.client.pool().await?.delegate;
     pool.rpc
-        .set_balance(signer.account(), WEI)
+        .give_coins(signer.account(), WEI)
         .await
         .expecting("a chain that gives gas away, as development chains do")?;
     let until = TimeMs(now().0 + u64::try_from(GRANT.as_millis()).unwrap_or(u64::MAX));

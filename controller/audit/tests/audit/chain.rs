@@ -126,7 +126,7 @@ impl World {
 
 async fn person(rpc: &Rpc, number: u8) -> Signer {
     let signer = key(number);
-    rpc.set_balance(signer.account(), 10_u128.pow(20)).await.unwrap();
+    rpc.give_coins(signer.account(), 10_u128.pow(20)).await.unwrap();
     signer
 }
 

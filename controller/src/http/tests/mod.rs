@@ -11,6 +11,7 @@ mod licences;
 mod login;
 mod positions;
 mod promises;
+mod registry;
 mod relay;
 mod streams;
 mod tiles;
