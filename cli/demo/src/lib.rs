@@ -40,7 +40,7 @@ pub struct Options {
     pub json: bool,
     /// Leave the pool running, and say how to reach it.
     pub keep: bool,
-    /// JSON-RPC of a development chain that runs already (e.g. Anvil); otherwise one is started.
+    /// JSON-RPC of a development chain that runs already (Anvil, `geth --dev`); otherwise one is started.
     pub chain_rpc: Option<String>,
     /// RPC of a Kubo on this machine, through which the data goes.
     pub kubo: Option<String>,

@@ -20,7 +20,7 @@ pub struct Args {
     /// Leaves the pool running, and says how to reach it
     #[arg(long)]
     keep: bool,
-    /// JSON-RPC of a development chain that runs already, e.g. Anvil
+    /// JSON-RPC of a development chain that runs already: Anvil, or `geth --dev`
     #[arg(long, value_name = "URL")]
     chain_rpc: Option<String>,
     /// RPC of a Kubo on this machine, through which the data goes
