@@ -15,9 +15,24 @@ struct Card {
 }
 
 static CARDS: [Card; 3] = [
-    Card { uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a001", name: c"NVIDIA H100 80GB HBM3", bytes: 85_520_809_984, cut: 0 },
-    Card { uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a002", name: c"NVIDIA A100-SXM4-40GB", bytes: 42_949_672_960, cut: 0 },
-    Card { uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a003", name: c"NVIDIA H100 80GB HBM3", bytes: 85_520_809_984, cut: 1 },
+    Card {
+        uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a001",
+        name: c"NVIDIA H100 80GB HBM3",
+        bytes: 85_520_809_984,
+        cut: 0,
+    },
+    Card {
+        uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a002",
+        name: c"NVIDIA A100-SXM4-40GB",
+        bytes: 42_949_672_960,
+        cut: 0,
+    },
+    Card {
+        uuid: c"GPU-6f2a1c9e-0b57-4d1e-9c3a-51d0e8b7a003",
+        name: c"NVIDIA H100 80GB HBM3",
+        bytes: 85_520_809_984,
+        cut: 1,
+    },
 ];
 
 /// `nvmlMemory_v2_t`.

@@ -207,7 +207,9 @@ impl From<TxError> for Failure {
                 (Exit::Conflict, "contract_refused", "the contract's reason says what to change")
             }
             TxError::Late { .. } => (Exit::Timeout, "transaction_late", "look for its receipt before sending again"),
-            TxError::NoGas { .. } | TxError::NoGift { .. } => (Exit::Conflict, "no_gas", "send the account some of the chain's coin"),
+            TxError::NoGas { .. } | TxError::NoGift { .. } => {
+                (Exit::Conflict, "no_gas", "send the account some of the chain's coin")
+            }
             #[expect(unreachable_patterns, reason = "the enum may grow")]
             _ => (Exit::Server, "transaction", "check the chain's node"),
         };

@@ -275,6 +275,10 @@ async fn a_batch_of_25_costs_no_more_gas_a_voucher_than_promised() {
             each.push(receipt.gas_used / 25);
         }
         println!("claim of 25 by receipts: first {} each, again {} each", each[0], each[1]);
+        if chain.runs_drafts() {
+            println!("not held against the promise: this chain runs rules that are in force nowhere");
+            continue;
+        }
         assert!(each[0] <= 41_000 && each[1] <= 24_000, "{each:?}");
     }
 }

@@ -45,7 +45,9 @@ pub enum VoucherError {
         signer: Address,
     },
     /// The renter's key ended before the use that it signed for.
-    #[error("the voucher of {renter} is signed by {signer} for use until {used_through:?}, but that key ended at {until:?}")]
+    #[error(
+        "the voucher of {renter} is signed by {signer} for use until {used_through:?}, but that key ended at {until:?}"
+    )]
     KeyEnded {
         /// Whose.
         renter: Account,
@@ -96,12 +98,7 @@ pub async fn check(pool: &Pool, ours: Account, signed: &SignedVoucher) -> Result
 }
 
 /// Whether this key of the renter pays for use until then: as the own one, or else as a delegated or former one.
-async fn check_key(
-    pool: &Pool,
-    renter: Account,
-    signer: Address,
-    used_through: TimeMs,
-) -> Result<(), VoucherError> {
+async fn check_key(pool: &Pool, renter: Account, signer: Address, used_through: TimeMs) -> Result<(), VoucherError> {
     let own = Some(pool.account(renter, BlockTag::Latest).await?).filter(|account| account.key == signer);
     if own.is_some_and(|own| used_through <= own.until) {
         return Ok(());

@@ -109,7 +109,10 @@ async fn a_voucher_of_either_key_is_good_and_a_forged_or_foreign_one_is_named() 
         scene.says(good, key, &scene.authority).await.unwrap();
     }
     let forged = scene.says(good, &thief, &scene.authority).await;
-    assert!(matches!(forged, Err(VoucherError::NotTheRenter { signer, .. }) if signer == thief.address()), "{forged:?}");
+    assert!(
+        matches!(forged, Err(VoucherError::NotTheRenter { signer, .. }) if signer == thief.address()),
+        "{forged:?}"
+    );
     let forged = scene.says(good, &scene.own, &thief).await;
     assert!(matches!(forged, Err(VoucherError::NotTheAuthority { .. })), "{forged:?}");
     let anothers = Voucher { provider: Account([8; 20]), ..good };
@@ -119,7 +122,8 @@ async fn a_voucher_of_either_key_is_good_and_a_forged_or_foreign_one_is_named() 
     // Signed by the right keys for another chain, and for another pool of the same people.
     let (chain_id, vault) = (scene.pool.chain_id, scene.pool.at.vault);
     scene.says_elsewhere(chain_id, vault).await.unwrap();
-    for (chain_id, vault) in [(chain_id + 1, vault), (chain_id, pool(&scene.pool.rpc, &scene.authority).await.at.vault)] {
+    for (chain_id, vault) in [(chain_id + 1, vault), (chain_id, pool(&scene.pool.rpc, &scene.authority).await.at.vault)]
+    {
         let foreign = scene.says_elsewhere(chain_id, vault).await;
         assert!(matches!(foreign, Err(VoucherError::NotTheAuthority { .. })), "{foreign:?}");
     }

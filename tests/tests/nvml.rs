@@ -30,7 +30,9 @@ async fn j13_a_node_is_known_by_what_nvml_says_of_its_cards() -> Result<()> {
     while agent.said("event").await? != "linked" {}
 
     let renter = Renter::login(&pool, &controller.url, "ada").await?;
-    let node = until("the node", async || Ok(renter.client.nodes(&PageQuery::default()).await?.nodes.into_iter().next())).await?;
+    let node =
+        until("the node", async || Ok(renter.client.nodes(&PageQuery::default()).await?.nodes.into_iter().next()))
+            .await?;
     let gpus: Vec<_> = node.gpus.iter().map(|gpu| &gpu.spec).collect();
     let facts: Vec<_> = gpus.iter().map(|gpu| (gpu.gpu.to_string(), gpu.model.as_str(), gpu.mem_bytes)).collect();
     // The third card is cut by MIG, which this version does not lease.

@@ -111,6 +111,12 @@ impl Chain {
         Self { rpc: Rpc::new(&url).expect("a URL"), url, running }
     }
 
+    /// Whether it runs drafts of rules: `geth --dev` has every fork that it knows, also those to come (EIP-8037 and 8038 among
+    /// them, by which state costs several times as much).
+    pub fn runs_drafts(&self) -> bool {
+        matches!(self.running, Running::Geth(..))
+    }
+
     /// Asks what the house never asks.
     pub async fn ask(&self, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
