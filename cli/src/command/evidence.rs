@@ -8,8 +8,8 @@ use selion_audit::evidence::{NoEvidence, against, double_lease, fork};
 use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, Signer};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::onchain::{Act, Where};
 use crate::exit::Exit;
@@ -103,6 +103,14 @@ pub enum Command {
     },
 }
 
+/// A signed head: in the answer that it came with, or by itself.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum HeadFile {
+    Answer { newest: SignedHead },
+    Head(SignedHead),
+}
+
 /// What came of it.
 #[derive(Debug, Serialize)]
 struct Outcome {
@@ -116,7 +124,8 @@ struct Outcome {
 pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Heads { one, other, by } => {
-            let (one, other): (SignedHead, SignedHead) = (read(&one)?, read(&other)?);
+            let (HeadFile::Answer { newest: one } | HeadFile::Head(one)) = read(&one)?;
+            let (HeadFile::Answer { newest: other } | HeadFile::Head(other)) = read(&other)?;
             bring(out, &by, |pool, _| pool.prove_two_heads(&one, &other)).await
         }
         Command::Promise { promise, log, by } => {
@@ -233,4 +242,24 @@ async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
             unit::show_time(view.answer_by_ms)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use selion_api::agent::{Fence, Head};
+    use selion_api::{Hash32, Signature};
+
+    use super::*;
+
+    #[test]
+    fn a_head_is_read_as_the_controller_gives_it_and_by_itself() {
+        let fence = Fence { epoch: 1, term: 2 };
+        let head = Head { size: 7, root: Hash32([1; 32]), digest: Hash32([2; 32]), fence };
+        let signed = SignedHead { head, signature: Signature([3; 65]) };
+        for file in [serde_json::json!(signed), serde_json::json!({ "newest": signed, "anchored_size": 5 })] {
+            let (HeadFile::Answer { newest: read } | HeadFile::Head(read)) = serde_json::from_value(file).unwrap();
+            assert_eq!(read, signed);
+        }
+        assert!(serde_json::from_str::<HeadFile>("{\"newest\":null,\"anchored_size\":0}").is_err());
+    }
 }
