@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use selion_dataplane::{Store, gateway};
 use serde_json::Value;
 
 struct Pool {
@@ -162,6 +163,7 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let log = again.ready["controller"].as_str().expect("a URL").to_owned();
     let report = run(home, &[&audit[..], &["--pool", &pool, "--log", &log]].concat());
     assert_eq!(report.status.code(), Some(0), "{}", json(&report));
+    a_copy_of_the_log_is_audited_by_its_cid(home, &[&audit[..], &["--pool", &pool]].concat(), &log);
 
     // A part that dies takes the whole down, by name, with exit code 1.
     kill(Pid::from_raw(again.pid("agent")), Signal::SIGKILL).expect("signalled");
@@ -172,4 +174,25 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let said: Value = serde_json::from_str(&rest).expect("a line of JSON");
     assert_eq!(said["error"]["code"], "child_died");
     assert!(said["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{said}");
+}
+
+/// The copy is made of static files; whoever has their blocks may bring them.
+fn a_copy_of_the_log_is_audited_by_its_cid(home: &Path, audit: &[&str], log: &str) {
+    let copied = json(&run(home, &["audit", "tiles", "--log", log, "--out", "copy", "--output", "json"]));
+    let cid = copied["cid"].as_str().expect("a CID").to_owned();
+    let store = Store::open(home.join("blocks")).expect("a store");
+    assert_eq!(store.add_path(home.join("copy")).expect("added").to_string(), cid);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).expect("a port");
+    let gateway = format!("http://{}", listener.local_addr().expect("an address"));
+    runtime.spawn(async move { axum::serve(listener, gateway::router(store)).await });
+    let place = format!("ipfs://{cid}");
+    let report = json(&run(home, &[audit, &["--log", &place, "--gateway", &gateway]].concat()));
+    assert_eq!(report["entries"], copied["entries"], "{report}");
+    for check in report["checks"].as_array().expect("checks") {
+        // An anchor may have come between copy and audit.
+        assert!(check["ok"] == true || check["name"] == "chain_blocks_in_log", "{check}");
+    }
+    let nobody = run(home, &[audit, &["--log", &place]].concat());
+    assert_eq!(nobody.status.code(), Some(2), "{}", String::from_utf8_lossy(&nobody.stderr));
 }

@@ -2,19 +2,18 @@
 //! lose, is in `solidity/src/interfaces/ICourt.sol`.
 
 use ethers_core::abi::AbiEncode as _;
-use ethers_core::types::{H160, U256};
+use ethers_core::types::U256;
 use ethers_core::utils::keccak256;
 use selion_api::agent::{Promise, Shown, SignedHead, SignedPromise, SignedVoucher};
-use selion_api::unit::TimeMs;
 use selion_api::{Account, Address, Amount, Hash32, LeaseId};
 
 use crate::abi::court;
 use crate::abi::vault::Item2;
-use crate::pool::{Pool, PoolError};
-use crate::rpc::BlockTag;
+use crate::pool::Pool;
+use crate::read::CaseRecord;
 use crate::signer::compact;
 use crate::voucher::item2;
-use crate::word::{account, h160, ms};
+use crate::word::h160;
 use crate::write::Call;
 
 const OVER_BILL: u8 = 4;
@@ -87,23 +86,24 @@ pub enum Standing {
     Acquitted,
 }
 
-/// A case as the court stores it. When it is closed only `authority`, `by` and `standing` are left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CaseRecord {
-    /// Who is accused.
-    pub authority: Account,
-    /// Until when an answer is sure to count.
-    pub by: TimeMs,
-    /// How it stands.
-    pub standing: Standing,
-    /// Whose deposit is held.
-    pub accuser: Account,
-    /// What the harmed can have lost; all ones: not known.
-    pub at_risk: Amount,
-    /// Who is harmed.
-    pub harmed: Account,
+impl CaseRecord {
+    /// How the case stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            1 => Standing::Open,
+            2 => Standing::Punished,
+            3 => Standing::Acquitted,
+            _ => Standing::Unknown,
+        }
+    }
+
     /// Entries of the two grants of a double lease; zeros for other cases.
-    pub between: (u64, u64),
+    #[must_use]
+    pub fn between(&self) -> (u64, u64) {
+        let places = U256::from_big_endian(&self.places); // seq(64) | order(64) each
+        (places.0[3], places.0[1])
+    }
 }
 
 /// Name of the case that `authority` countersigned, by a delegated key, more than the bills.
@@ -240,35 +240,6 @@ impl Pool {
     #[must_use]
     pub fn convict(&self, case: Hash32) -> Call {
         self.to_court(court::ConvictCall { case: case.0 }.encode())
-    }
-
-    /// A case.
-    ///
-    /// # Errors
-    ///
-    /// Any [`PoolError`].
-    pub async fn case(&self, case: Hash32, block: BlockTag) -> Result<CaseRecord, PoolError> {
-        let call = court::CaseOfCall { case: case.0 }.encode();
-        type Words = (H160, u64, u8, H160, u64, H160, U256);
-        let (authority, by, state, accuser, at_risk, harmed, places): Words =
-            self.ask(self.at.court, "caseOf", call, block).await?;
-        let standing = match state {
-            0 => Standing::Unknown,
-            1 => Standing::Open,
-            2 => Standing::Punished,
-            3 => Standing::Acquitted,
-            _ => return Err(PoolError::BadAnswer { contract: self.at.court, what: "caseOf" }),
-        };
-        Ok(CaseRecord {
-            authority: account(authority),
-            by: ms(by),
-            standing,
-            accuser: account(accuser),
-            at_risk: Amount(at_risk),
-            harmed: account(harmed),
-            // seq(64) | order(64) each
-            between: (places.0[3], places.0[1]),
-        })
     }
 }
 

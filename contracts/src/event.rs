@@ -32,6 +32,41 @@ pub struct EventError {
     pub why: String,
 }
 
+/// A log of the pool, read. It holds more than the facts: what only storage keeps.
+pub(crate) enum Read {
+    Controller(OfController),
+    Vault(OfVault),
+    Court(OfCourt),
+}
+
+impl Read {
+    /// `None` if the log is of another address than this pool's contracts.
+    pub(crate) fn log(pool: &PoolAddresses, log: &Log) -> Result<Option<Self>, EventError> {
+        let raw = || RawLog { topics: log.topics.iter().copied().map(h256).collect(), data: log.data.clone() };
+        let read = if log.address == pool.controller {
+            OfController::decode_log(&raw()).map(Self::Controller)
+        } else if log.address == pool.vault {
+            OfVault::decode_log(&raw()).map(Self::Vault)
+        } else if log.address == pool.court {
+            OfCourt::decode_log(&raw()).map(Self::Court)
+        } else {
+            return Ok(None);
+        };
+        read.map(Some).map_err(|error| unknown(log, error.to_string()))
+    }
+}
+
+/// An event that does not fit.
+pub(crate) fn unknown(log: &Log, why: String) -> EventError {
+    EventError {
+        contract: log.address,
+        block: log.block_number,
+        index: log.index,
+        kind: log.topics.first().copied().unwrap_or(Hash32::ZERO),
+        why,
+    }
+}
+
 /// The facts in one log, in order: none if it is of another address than this pool's controller and vault, several for
 /// a batch of claims.
 ///
@@ -39,23 +74,11 @@ pub struct EventError {
 ///
 /// [`EventError`] if it is this pool's and cannot be read.
 pub fn decode_event(pool: &PoolAddresses, log: &Log) -> Result<Vec<ChainEvent>, EventError> {
-    let raw = RawLog { topics: log.topics.iter().copied().map(h256).collect(), data: log.data.clone() };
-    let unknown = |why: String| EventError {
-        contract: log.address,
-        block: log.block_number,
-        index: log.index,
-        kind: log.topics.first().copied().unwrap_or(Hash32::ZERO),
-        why,
-    };
-    if log.address == pool.controller {
-        let event = OfController::decode_log(&raw).map_err(|error| unknown(error.to_string()))?;
-        of_controller(event).map_err(unknown)
-    } else if log.address == pool.vault {
-        OfVault::decode_log(&raw).map(of_vault).map_err(|error| unknown(error.to_string()))
-    } else if log.address == pool.court {
-        OfCourt::decode_log(&raw).map(of_court).map_err(|error| unknown(error.to_string()))
-    } else {
-        Ok(Vec::new())
+    match Read::log(pool, log)? {
+        None => Ok(Vec::new()),
+        Some(Read::Controller(event)) => of_controller(event).map_err(|why| unknown(log, why)),
+        Some(Read::Vault(event)) => Ok(of_vault(event)),
+        Some(Read::Court(event)) => Ok(of_court(event)),
     }
 }
 

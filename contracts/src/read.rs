@@ -13,7 +13,7 @@ use crate::rpc::BlockTag;
 use crate::word::{account, address, h160, ms};
 
 /// A provider as the controller stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderRecord {
     /// Who is paid.
     pub payout: Address,
@@ -26,7 +26,7 @@ pub struct ProviderRecord {
 }
 
 /// A node as the controller stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeRecord {
     /// Its provider; `None` if it is retired or was never bound.
     pub provider: Option<Account>,
@@ -59,7 +59,7 @@ pub struct HeadRecord {
 }
 
 /// What an authority has at stake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BondRecord {
     /// At stake, unbonding money included.
     pub bond: Amount,
@@ -71,8 +71,27 @@ pub struct BondRecord {
     pub open: u32,
 }
 
+/// A case as the court stores it. All but the first three fields are of open cases only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaseRecord {
+    /// Who is accused, or was punished.
+    pub authority: Account,
+    /// Until when an answer is sure to count.
+    pub by: TimeMs,
+    /// 0 unknown, 1 open, 2 punished, 3 acquitted.
+    pub state: u8,
+    /// Whose deposit is held.
+    pub accuser: Account,
+    /// What the harmed can have lost at most; all ones: not known.
+    pub at_risk: u64,
+    /// Who is harmed; zero if nobody is.
+    pub harmed: Account,
+    /// What the answer must lie between, as 32 bytes of the word.
+    pub places: [u8; 32],
+}
+
 /// A licence as the controller stores it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LicenceRecord {
     /// Members at once; 0 if there is none.
     pub seats: u32,
@@ -81,7 +100,7 @@ pub struct LicenceRecord {
 }
 
 /// A renter's account in the vault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountRecord {
     /// The own session key; zero if none.
     pub key: Address,
@@ -105,7 +124,7 @@ pub struct TotalsRecord {
 }
 
 /// What a key other than the own one may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyRecord {
     /// Left of a delegated key's cap.
     pub cap_left: Amount,
@@ -157,6 +176,34 @@ impl Pool {
         Ok(BondRecord { bond: Amount(bond), unbonding: Amount(unbonding), ready: ms(ready), open })
     }
 
+    /// A case of the court.
+    pub async fn case(&self, case: Hash32, block: BlockTag) -> Result<CaseRecord, PoolError> {
+        let held: court::Case =
+            self.ask(self.at.court, "caseOf", court::CaseOfCall { case: case.0 }.encode(), block).await?;
+        let mut places = [0; 32];
+        held.places.to_big_endian(&mut places);
+        Ok(CaseRecord {
+            authority: account(held.authority),
+            by: ms(held.by),
+            state: held.state,
+            accuser: account(held.accuser),
+            at_risk: held.at_risk,
+            harmed: account(held.harmed),
+            places,
+        })
+    }
+
+    /// Token base units in one unit of the pool.
+    pub async fn scale(&self, block: BlockTag) -> Result<u128, PoolError> {
+        let wide: U256 = self.ask(self.at.vault, "scale", v::ScaleCall.encode(), block).await?;
+        Ok(u128::try_from(wide).unwrap_or(u128::MAX))
+    }
+
+    /// What the court burnt so far.
+    pub async fn burnt(&self, block: BlockTag) -> Result<Amount, PoolError> {
+        self.ask(self.at.court, "burnt", court::BurntCall.encode(), block).await.map(Amount)
+    }
+
     /// What an account may collect from the court.
     pub async fn credit(&self, account: Account, block: BlockTag) -> Result<Amount, PoolError> {
         let call = court::CreditCall { account: h160(account) }.encode();
@@ -193,11 +240,11 @@ impl Pool {
         self.ask(self.at.vault, "withdrawnAt", call, block).await.map(ms)
     }
 
-    /// The authority of an epoch; the zero account if there was none.
-    pub async fn authority_of(&self, epoch: u32, block: BlockTag) -> Result<Account, PoolError> {
+    /// Who signs vouchers of an epoch, and through when that counts.
+    pub async fn authority_of(&self, epoch: u32, block: BlockTag) -> Result<(Account, TimeMs), PoolError> {
         let call = v::AuthorityOfCall { epoch }.encode();
-        let (signer, _until): (H160, u64) = self.ask(self.at.vault, "authorityOf", call, block).await?;
-        Ok(account(signer))
+        let (signer, until): (H160, u64) = self.ask(self.at.vault, "authorityOf", call, block).await?;
+        Ok((account(signer), ms(until)))
     }
 
     /// The present authority.
@@ -219,9 +266,20 @@ impl Pool {
         kind: ComponentKind,
         block: BlockTag,
     ) -> Result<Option<(String, TimeMs)>, PoolError> {
+        let held = self.component_as_stored(owner, kind, block).await?;
+        Ok(Some(held).filter(|(endpoint, _)| !endpoint.is_empty()))
+    }
+
+    /// A component's endpoint, which is empty once it has expired, and its end, which stays.
+    pub async fn component_as_stored(
+        &self,
+        owner: Account,
+        kind: ComponentKind,
+        block: BlockTag,
+    ) -> Result<(String, TimeMs), PoolError> {
         let call = c::ComponentCall { owner: h160(owner), kind: kind as u8 }.encode();
         let (endpoint, until): (String, u64) = self.ask(self.at.controller, "component", call, block).await?;
-        Ok((!endpoint.is_empty()).then(|| (endpoint, ms(until))))
+        Ok((endpoint, ms(until)))
     }
 
     /// A provider; `None` if unknown.

@@ -7,7 +7,8 @@ use selion_api::lease::LeaseState;
 use selion_api::slice::SliceWant;
 use selion_api::{Amount, Hash32, LeaseId};
 use selion_client::{OfferQuery, PageQuery, fresh_key};
-use selion_contracts::court::{CaseRecord, Run, Standing, double_lease_case, over_bill_case};
+use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case};
+use selion_contracts::read::CaseRecord;
 use selion_contracts::{BlockTag, Signer, Voucher};
 use selion_log::{inclusion, leaf_hash, shown};
 use selion_tests::{Controller, Ended, PATIENCE, Part, Pool, Renter, run, until, want};
@@ -76,7 +77,7 @@ impl Story {
     }
 
     async fn until_acquitted(&self, case: Hash32) -> Result<()> {
-        let acquitted = async || Ok((self.case(case).await?.standing == Standing::Acquitted).then_some(()));
+        let acquitted = async || Ok((self.case(case).await?.standing() == Standing::Acquitted).then_some(()));
         until("the controller to answer", acquitted).await
     }
 
@@ -177,7 +178,7 @@ async fn an_authority_without_an_answer_is_told_by_its_metrics_and_loses_its_bon
     })
     .await?;
     assert_eq!(convicted["bond_left"], "10000000");
-    assert_eq!(story.case(case.parse()?).await?.standing, Standing::Punished);
+    assert_eq!(story.case(case.parse()?).await?.standing(), Standing::Punished);
     // All that was above the bills is counted as the renter's loss; half the penalty would be more.
     let credit = contracts.credit(story.renter.signer.account(), BlockTag::Latest).await?;
     assert_eq!(credit, Amount(dearer.cumulative.0.min(25_000_000)));

@@ -15,7 +15,7 @@ use selion_audit::{
 };
 use selion_contracts::{Pool, Rpc, Signer};
 
-use super::tiles;
+use super::{by_cid, tiles};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
 use crate::logged;
@@ -47,9 +47,12 @@ pub struct Args {
     /// The pool's Controller contract
     #[arg(long, value_name = "ADDRESS", required_unless_present = "rehearse")]
     pool: Option<Address>,
-    /// The log: a controller's URL, a folder of `selion audit tiles`, or a file with one published entry a line
-    #[arg(long, value_name = "URL|DIR|FILE", required_unless_present = "rehearse")]
+    /// The log: a controller's URL, a folder of `selion audit tiles`, the CID of such a folder, or a file with one
+    /// published entry a line
+    #[arg(long, value_name = "URL|DIR|CID|FILE", required_unless_present = "rehearse")]
     log: Option<String>,
+    #[command(flatten)]
+    by_cid: by_cid::Sources,
     /// Reads a URL's static files (`/log/checkpoint` and tiles) and calls no API
     #[arg(long, conflicts_with = "rehearse")]
     tiles: bool,
@@ -59,7 +62,7 @@ pub struct Args {
     /// Trusts so many entries, as they were audited before: a size that an anchor on chain covers
     #[arg(long, value_name = "SIZE", default_value_t = 0, conflicts_with = "rehearse")]
     from: u64,
-    /// Keeps fetched pages of a controller's log here, and goes on with those that are here
+    /// Keeps what is fetched of the log here, pages or blocks, and goes on with what is here
     #[arg(long, value_name = "DIR", conflicts_with = "rehearse")]
     cache: Option<PathBuf>,
     /// Writes the report here, signed
@@ -153,11 +156,19 @@ pub async fn main(out: Output, args: Args) -> Done {
             Kept::Promises(more) => promises.extend(more.into_iter().filter(|one| one.pool.controller == pool)),
         }
     }
+    let fetched = match by_cid::cid_of(&log)? {
+        Some(cid) => {
+            let scratch = Home::find()?.dir().join(format!("log-{}", std::process::id()));
+            Some(by_cid::fetch(out, cid, &args.by_cid, args.cache.as_deref(), scratch).await?)
+        }
+        None => None,
+    };
+    let log = fetched.as_ref().map_or_else(|| source(log, args.tiles), |folder| LogSource::Folder(folder.path.clone()));
     let progress = Arc::<Progress>::default();
     let options = Options {
         rpcs: args.rpcs,
         pool,
-        log: source(log, args.tiles),
+        log,
         proofs,
         promises,
         from: args.from,

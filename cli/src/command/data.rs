@@ -149,10 +149,11 @@ fn progress() -> ProgressBar {
 }
 
 /// A folder that goes when we are done with it.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new(dir: PathBuf) -> Done<Self> {
+    /// Made, for this user alone.
+    pub fn new(dir: PathBuf) -> Done<Self> {
         make_private(&dir)?;
         Ok(Self(dir))
     }
@@ -165,7 +166,8 @@ impl Drop for Scratch {
     }
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Done<T> + Send + 'static) -> Done<T> {
+/// Runs work on files or hashes off the async threads.
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Done<T> + Send + 'static) -> Done<T> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         Failure::new(Exit::Failure, "internal", format!("a part of this program failed: {error}"), "report this")
     })?

@@ -206,7 +206,7 @@ async fn accuse(
 ) -> Done {
     by.send(|pool, _| vec![pool.approve_court(), call(pool)]).await?;
     let pool = by.at.open().await?;
-    let authority = pool.authority_of(epoch, BlockTag::Latest).await?;
+    let (authority, _) = pool.authority_of(epoch, BlockTag::Latest).await?;
     show_case(out, &pool, name(authority)).await
 }
 
@@ -222,7 +222,7 @@ struct CaseView {
 
 async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
     let record = pool.case(case, BlockTag::Latest).await?;
-    let standing = match record.standing {
+    let standing = match record.standing() {
         Standing::Open => "open",
         Standing::Punished => "punished",
         Standing::Acquitted => "acquitted",

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod ask;
 pub mod audit;
 pub mod authority;
+pub mod by_cid;
 pub mod chain;
 pub mod controller;
 pub mod data;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use selion_api::Account;
 use selion_audit::{Mirrored, TileSource, TilesError, mirror};
 
+use super::by_cid;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
 use crate::output::Output;
@@ -21,6 +22,19 @@ pub struct Tiles {
     /// Who must have signed the checkpoint: the pool's authority, by the chain
     #[arg(long, value_name = "ADDRESS")]
     authority: Option<Account>,
+    /// Pins the copy in a Kubo on this machine, by its RPC
+    #[arg(long, value_name = "URL")]
+    kubo: Option<String>,
+}
+
+/// What was copied, and what it is called on IPFS.
+#[derive(serde::Serialize)]
+struct Copied {
+    #[serde(flatten)]
+    copy: Mirrored,
+    cid: String,
+    /// Whether a Kubo has it.
+    pinned: bool,
 }
 
 /// Copies it.
@@ -30,11 +44,18 @@ pub async fn main(out: Output, which: Tiles) -> Done {
         let detail = format!("the checkpoint is signed by {}, not by {authority}", copy.signed_by);
         return Err(Failure::new(Exit::Failure, "not_the_authority", detail, "ask the chain who the authority is"));
     }
-    out.show(&copy, |Mirrored { entries, root, signed_by, written, kept }| {
-        let dir = which.out.display();
+    let cid = by_cid::publish(&which.out, which.kubo.as_deref()).await?.to_string();
+    out.show(&Copied { copy, cid, pinned: which.kubo.is_some() }, |Copied { copy, cid, pinned }| {
+        let (Mirrored { entries, root, signed_by, written, kept }, dir) = (copy, which.out.display());
+        let next = match *pinned {
+            true => format!("pinned in Kubo: --log {cid} names this copy, wherever it is"),
+            false => format!(
+                "its CID is {cid}: put the folder behind any web server, or on IPFS with --kubo http://127.0.0.1:5001, \
+                 and --log takes its URL or that CID"
+            ),
+        };
         format!(
-            "{entries} entries with root {root}, signed by {signed_by}, are in {dir}: {written} files new, {kept} kept\n\
-             put the folder behind any web server, or add it to IPFS: selion data add {dir}"
+            "{entries} entries with root {root}, signed by {signed_by}, are in {dir}: {written} files new, {kept} kept\n{next}"
         )
     })
 }

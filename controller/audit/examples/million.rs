@@ -3,16 +3,19 @@
 //! ```sh
 //! cargo run --release -p selion-audit --example million -- make 1000000 log.jsonl
 //! cargo run --release -p selion-audit --example million -- audit log.jsonl
+//! cargo run --release -p selion-audit --example million -- tiles log.jsonl DIR
+//! cargo run --release -p selion-audit --example million -- audit DIR
 //! ```
 //!
 //! A lease is eight entries: a request (one in three signed), five reports that its node signed, a release, and the report
-//! that ends it, which brings bill and voucher. Every 500 entries there is a block, in which a provider claims. A second
-//! passes from entry to entry, so State holds a day's 10,000 ended leases; a head is signed every 256 entries.
+//! that ends it, which brings bill and voucher. Every 500 entries there is a block, in which a provider claims. Ten
+//! entries come in a second, so State holds a day's 100,000 ended leases; a head is signed every 256 entries.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for measuring: a failure ends it")]
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
 use std::time::Instant;
 
 use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead};
@@ -24,10 +27,11 @@ use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, SliceWant,
     TimeMs,
 };
+use selion_audit::TileSource;
 use selion_audit::rehearse::Cast;
 use selion_audit::rehearse::book::sign;
 use selion_contracts::Signer;
-use selion_log::{Entry, Tree, leaf_hash, root};
+use selion_log::{Checkpoint, Entry, Kind, Levels, Tile, Tree, leaf_hash, root, write_entries, write_hashes};
 use selion_market::input::RULES;
 use selion_market::{Answer, Effect, Input, Policy, RequestLease, Stamp, State, step};
 
@@ -40,19 +44,28 @@ const BLOCK_EVERY: u64 = 500;
 const DEPOSIT: Amount = Amount(1_000_000_000_000_000);
 /// Leases that run at a time.
 const RUNNING: usize = 40;
+/// From entry to entry. A lease's turn comes every 8 s at most, before its hold lapses.
+const STEP_MS: u64 = 100;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["make", entries, path] => make(entries.parse().unwrap(), path),
-        ["audit", path] => audit(path),
-        _ => println!("make ENTRIES FILE, or audit FILE"),
+        ["audit", path] => audit(path.as_ref()),
+        ["tiles", path, dir] => tiles(path, dir.as_ref()),
+        _ => println!("make ENTRIES FILE, audit FILE, tiles FILE DIR, or audit DIR"),
     }
 }
 
-fn audit(path: &str) {
+fn audit(path: &Path) {
     let began = Instant::now();
-    let report = selion_audit::check_file(&POOL, path.as_ref()).unwrap();
+    let report = match path.is_dir() {
+        true => {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(selion_audit::check_tiles(&POOL, TileSource::Dir(path.into()))).unwrap()
+        }
+        false => selion_audit::check_file(&POOL, path).unwrap(),
+    };
     let took = began.elapsed();
     for check in &report.checks {
         println!("{:6} {:20} {}", if check.ok { "ok" } else { "FAILED" }, check.name, check.detail);
@@ -60,6 +73,54 @@ fn audit(path: &str) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("VmHWM unknown");
     println!("{} entries in {:.1} s; {peak}", report.entries, took.as_secs_f64());
+}
+
+/// Writes a log as the static files that a controller serves, and tells how long the tree of it took.
+fn tiles(path: &str, dir: &Path) {
+    let began = Instant::now();
+    let mut log = Vec::new();
+    for line in BufReader::new(File::open(path).unwrap()).lines() {
+        log.push(serde_json::from_str::<LoggedEntry>(&line.unwrap()).unwrap());
+    }
+    println!("{} entries read in {:?}", log.len(), began.elapsed());
+    let plain = |texts: &[String]| -> Vec<Vec<u8>> { texts.iter().map(|text| hex::decode(text).unwrap()).collect() };
+    let leaves: Vec<Hash32> = log.iter().map(|logged| leaf_hash(&hex::decode(&logged.entry).unwrap())).collect();
+    let began = Instant::now();
+    let mut levels = Levels::default();
+    leaves.iter().for_each(|leaf| levels.push(*leaf));
+    println!("a tree of {} leaves with all its tiles in {:?}", levels.size(), began.elapsed());
+    let began = Instant::now();
+    let mut files = 0;
+    let mut put = |path: String, bytes: Vec<u8>| {
+        let path = dir.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+        files += 1;
+    };
+    let size = levels.size();
+    for level in (0..8).take_while(|level| size >> (8 * u32::from(*level)) > 0) {
+        for tile in Tile::all(Kind::Hashes(level), size, 0) {
+            let first = usize::try_from(tile.first()).unwrap();
+            let hashes = match level {
+                0 => &leaves[first..first + usize::from(tile.width)],
+                _ => levels.hashes(level, tile.first(), tile.width).unwrap(),
+            };
+            put(tile.to_string(), write_hashes(hashes));
+        }
+    }
+    for tile in Tile::all(Kind::Entries, size, 0) {
+        let first = usize::try_from(tile.first()).unwrap();
+        let of = &log[first..first + usize::from(tile.width)];
+        let entries: Vec<Vec<u8>> = of.iter().map(|logged| hex::decode(&logged.entry).unwrap()).collect();
+        put(tile.to_string(), write_entries(entries.iter().map(Vec::as_slice)));
+        let effects = of.iter().flat_map(|logged| canonical(&plain(&logged.effects))).collect();
+        put(Tile { kind: Kind::Effects, ..tile }.to_string(), effects);
+    }
+    let signed = log.last().and_then(|last| last.head).unwrap();
+    let (checkpoint, key) = (Checkpoint { pool: POOL, signed }, key(1, 0));
+    let signature = key.sign_text(checkpoint.text().as_bytes()).unwrap();
+    put("checkpoint".into(), checkpoint.note(&key.account(), &signature).into_bytes());
+    println!("{files} files written in {:?}", began.elapsed());
 }
 
 fn key(kind: u8, number: u8) -> Signer {
@@ -233,8 +294,9 @@ impl Pool {
 
     /// A provider claims what a renter's voucher says.
     fn claim(&mut self) {
-        let Some(((renter, provider), total)) = self.state.billed.iter().next().map(|(pair, total)| (*pair, *total))
-        else {
+        let billed = &self.state.billed;
+        let turn = usize::try_from(self.state.next_seq / BLOCK_EVERY).unwrap() % billed.len().max(1);
+        let Some(((renter, provider), total)) = billed.iter().nth(turn).map(|(pair, total)| (*pair, *total)) else {
             return self.block(vec![ChainEvent::FeesCashedOut { amount: Amount(0) }]);
         };
         self.block(vec![ChainEvent::Claimed { provider, renter, cumulative: total, paid: Amount(0) }]);
@@ -246,9 +308,11 @@ impl Pool {
     }
 
     fn enter(&mut self, input: Input, head: bool) -> Answer {
-        self.now += 1_000;
+        self.now += STEP_MS;
         let stamp = Stamp { seq: self.state.next_seq, at_ms: TimeMs(self.now), fence: FENCE };
         let outcome = step(&mut self.state, &stamp, &input);
+        let refused = outcome.effects.iter().find(|effect| matches!(effect, Effect::Refused(_)));
+        assert!(refused.is_none(), "{refused:?} of {input:?} at entry {}", stamp.seq);
         let leaves: Vec<Vec<u8>> = outcome.effects.iter().map(Effect::leaf).collect();
         let hashes: Vec<Hash32> = leaves.iter().map(|leaf| leaf_hash(leaf)).collect();
         let Stamp { seq, at_ms, fence } = stamp;

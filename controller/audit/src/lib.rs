@@ -36,7 +36,7 @@ pub use progress::Progress;
 pub use promise::{KeptPromise, read_promises};
 pub use proof::{Proof, ProofError, Proven, ProvenEffect, ProvenEntry};
 pub use report::{NOT_PROVED, Report, Unsigned, VERSION};
-pub use run::{AuditError, LogSource, Options, audit, check_file, check_from_anchor, check_log};
+pub use run::{AuditError, LogSource, Options, audit, check_file, check_from_anchor, check_log, check_tiles};
 pub use signed::{ReportError, SignedReport};
 pub use source::{SourceError, fetch};
 pub use tiles::{Mirrored, TileSource, Tiles, TilesError, mirror, read_tiles};

@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::TryStreamExt;
 use selion_api::Address;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
@@ -20,7 +22,8 @@ use crate::progress::Progress;
 use crate::promise::KeptPromise;
 use crate::proof::Proof;
 use crate::report::Report;
-use crate::source::{Feed, Lines, SourceError, block_of, fetch};
+use crate::source::{Feed, Lines, SourceError, block_of};
+use crate::tiles::{TileSource, Tiles};
 
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// How often the chain is read again because it moved on meanwhile.
@@ -175,8 +178,8 @@ struct Source {
 
 enum From {
     File(PathBuf),
-    /// Static files, read.
-    Files(Vec<LoggedEntry>),
+    /// Static files, whose tree was read.
+    Tiles(Box<Tiles>),
     /// A controller, and the pages that were read to find the first block.
     Url(Box<Feed>, Vec<Vec<LoggedEntry>>),
 }
@@ -199,12 +202,21 @@ impl Source {
                 }
                 Ok(Self { from: From::Url(Box::new(feed), read), first_block })
             }
-            LogSource::Folder(_) | LogSource::Static(_) => {
-                let entries = fetch(&options.log).await?;
-                let first_block = entries.iter().find_map(block_of);
-                Ok(Self { from: From::Files(entries), first_block })
-            }
+            LogSource::Folder(path) => Self::of_tiles(TileSource::Dir(path.clone())).await,
+            LogSource::Static(url) => Self::of_tiles(TileSource::at_url(url).await?).await,
         }
+    }
+
+    async fn of_tiles(source: TileSource) -> Result<Self, SourceError> {
+        let tiles = Tiles::open(source).await?;
+        let mut first_block = None;
+        let mut bundles = 0..tiles.bundles();
+        while first_block.is_none()
+            && let Some(bundle) = bundles.next()
+        {
+            first_block = tiles.entries(bundle).await?.iter().find_map(block_of);
+        }
+        Ok(Self { from: From::Tiles(Box::new(tiles)), first_block })
     }
 
     /// Looks at every entry.
@@ -214,13 +226,13 @@ impl Source {
                 let lines = Lines::open(path)?;
                 Ok(tokio::task::spawn_blocking(move || examine(lines, &brief)).await??)
             }
-            From::Files(entries) => {
-                let entries = std::mem::take(entries);
-                let examined = tokio::task::spawn_blocking(move || {
-                    let Ok(passed) = examine(pieces(&entries), &brief);
-                    passed
-                });
-                Ok(examined.await?)
+            From::Tiles(tiles) => {
+                let (to, pages) = channel(PAGES);
+                let pass = tokio::task::spawn_blocking(move || examine(Pages(pages), &brief));
+                let fed = unroll(tiles, to).await;
+                let passed = pass.await?;
+                fed?;
+                Ok(passed?)
             }
             From::Url(feed, read) => {
                 let (to, pages) = channel(PAGES);
@@ -243,6 +255,17 @@ impl Iterator for Pages {
     fn next(&mut self) -> Option<Self::Item> {
         self.0.blocking_recv().map(Ok)
     }
+}
+
+/// Hands over all bundles. A pass that has seen enough takes no more.
+async fn unroll(tiles: &Tiles, to: Sender<Vec<LoggedEntry>>) -> Result<(), SourceError> {
+    let mut pages = pin!(tiles.pages());
+    while let Some(page) = pages.try_next().await? {
+        if to.send(page).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// The block that was final when the chain was read, which a live log must come to hold; and how long it has for that.
@@ -293,6 +316,16 @@ pub fn check_log(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], p
 pub fn check_file(pool: &PoolId, path: &Path) -> Result<Report, SourceError> {
     let brief = brief(pool, &[], &[], 0);
     examine(Lines::open(path)?, &brief).map(|passed| passed.report)
+}
+
+/// As [`check_file`], for static files.
+///
+/// # Errors
+///
+/// [`AuditError::Source`] if they cannot be read.
+pub async fn check_tiles(pool: &PoolId, files: TileSource) -> Result<Report, AuditError> {
+    let mut log = Source::of_tiles(files).await?;
+    log.pass(brief(pool, &[], &[], 0), (None, Duration::ZERO)).await.map(|passed| passed.report)
 }
 
 /// As [`check_log`]; entries before `from` were judged before and are replayed only.

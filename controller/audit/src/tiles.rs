@@ -4,7 +4,7 @@
 mod mirror;
 mod source;
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use selion_api::agent::Head;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
@@ -161,9 +161,7 @@ pub struct Tiles {
 ///
 /// [`TilesError`], naming the file.
 pub async fn read_tiles(source: TileSource) -> Result<Vec<LoggedEntry>, TilesError> {
-    let tiles = Tiles::open(source).await?;
-    let pages = stream::iter(0..tiles.bundles()).map(|bundle| tiles.entries(bundle)).buffered(AT_ONCE);
-    pages.try_concat().await
+    Tiles::open(source).await?.pages().try_concat().await
 }
 
 impl Tiles {
@@ -260,6 +258,11 @@ impl Tiles {
 
     async fn hashes(&self, tile: Tile) -> Result<Vec<Hash32>, TilesError> {
         self.read(tile, read_hashes).await
+    }
+
+    /// All entries, a bundle after the other; some are asked for ahead.
+    pub(crate) fn pages(&self) -> impl Stream<Item = Result<Vec<LoggedEntry>, TilesError>> {
+        stream::iter(0..self.bundles()).map(|bundle| self.entries(bundle)).buffered(AT_ONCE)
     }
 
     /// The entries of a bundle, each with its effects, as published.

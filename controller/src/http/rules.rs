@@ -96,6 +96,12 @@ const RULES: &[(&str, &str, Need)] = &[
     ("PUT", "/ipfs/{cid}", ScopeOrNode(Scope::DataWrite)),
 ];
 
+/// The paths that can be read.
+#[cfg(test)]
+pub fn read_paths() -> impl Iterator<Item = &'static str> {
+    RULES.iter().filter(|(verb, ..)| *verb == "GET").map(|(_, path, _)| *path)
+}
+
 /// What the route asks for; `None` if there is no such route. `HEAD` is `GET`.
 #[must_use]
 pub fn need(method: &Method, path: &str) -> Option<Need> {

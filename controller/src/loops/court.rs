@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use selion_api::agent::{Shown, SignedHead};
 use selion_api::chain::ChainEvent;
-use selion_api::{Account, Hash32, TimeMs};
-use selion_contracts::court::{CaseRecord, Run, Standing, double_lease_case, over_bill_case, voucher_due};
+use selion_api::{Account, Amount, Hash32, TimeMs};
+use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case, voucher_due};
+use selion_contracts::read::CaseRecord;
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, PoolError};
 use selion_log::{Entry, inclusion, shown};
@@ -99,7 +100,7 @@ impl Cases {
         let mut free = desk.pending(Kind::Answer).await?.is_none();
         for (&case, &by) in &self.open {
             let record = pool.case(case, BlockTag::Latest).await?;
-            if record.standing != Standing::Open {
+            if record.standing() != Standing::Open {
                 continue; // the log has yet to hear of it
             }
             report.open += 1;
@@ -169,8 +170,8 @@ async fn answer(
 ) -> Result<Option<Call>, CourtError> {
     let authority = record.authority;
     let size = head.head.size;
-    if record.between == (0, 0) {
-        let (renter, least) = (record.harmed, record.at_risk);
+    if record.between() == (0, 0) {
+        let (renter, least) = (record.harmed, Amount(record.at_risk));
         let fits = |leaf: &[u8]| {
             voucher_due(leaf).is_some_and(|(who, provider, total)| {
                 who == renter && total >= least && over_bill_case(authority, renter, provider, least) == case
@@ -182,7 +183,7 @@ async fn answer(
             None => None,
         });
     }
-    let (from, to) = record.between;
+    let (from, to) = record.between();
     let (Some(before), Some(after)) = (grants(db, from).await?, grants(db, to).await?) else { return Ok(None) };
     let pairs = before.iter().flat_map(|(at, one)| after.iter().map(move |(till, other)| (at, one, till, other)));
     let pair = pairs.into_iter().find(|(_, one, _, other)| double_lease_case(authority, one, other) == case);

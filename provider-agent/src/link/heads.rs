@@ -61,7 +61,7 @@ impl Heads {
             return Ok(*known);
         }
         let pool = Pool::open(Rpc::new(&self.chain_rpc)?, controller).await?;
-        let authority = pool.authority_of(epoch, BlockTag::Latest).await?;
+        let (authority, _) = pool.authority_of(epoch, BlockTag::Latest).await?;
         if authority != Account::default() {
             self.authorities.insert(epoch, authority);
         }

@@ -19,11 +19,12 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Said {
     chain_id: u64,
-    /// SHA-256 of the code of controller, vault and token.
-    code: [Hash32; 3],
+    /// SHA-256 of the code of controller, vault, court and token.
+    code: [Hash32; 4],
     /// The newest block that all call final.
     last: Option<Hash32>,
     blocks: BTreeMap<u64, Block>,
+    logs: BTreeMap<u64, Hash32>,
 }
 
 /// A node that was asked.
@@ -94,8 +95,8 @@ impl Witness {
     }
 
     async fn say(&self, first: &Pool, common: u64) -> Result<Said, PoolError> {
-        let mut code = [Hash32::ZERO; 3];
-        for (hash, at) in code.iter_mut().zip([first.at.controller, first.at.vault, first.at.token]) {
+        let mut code = [Hash32::ZERO; 4];
+        for (hash, at) in code.iter_mut().zip([first.at.controller, first.at.vault, first.at.court, first.at.token]) {
             *hash = sha256_of(&self.rpc.code(at).await?);
         }
         let last = match (&self.pool, self.facts.last == common) {
@@ -108,7 +109,8 @@ impl Witness {
             },
         };
         let blocks = self.facts.blocks.range(..=common).map(|(number, block)| (*number, block.clone())).collect();
-        Ok(Said { chain_id: self.chain_id, code, last, blocks })
+        let logs = self.facts.logs.range(..=common).map(|(number, hash)| (*number, *hash)).collect();
+        Ok(Said { chain_id: self.chain_id, code, last, blocks, logs })
     }
 }
 
@@ -143,14 +145,18 @@ fn difference(one: &Said, most: &Said) -> String {
     if one.chain_id != most.chain_id {
         return format!("serves chain {}, not {}", one.chain_id, most.chain_id);
     }
-    let what = ["controller", "vault", "token"].into_iter().zip(one.code.iter().zip(&most.code));
+    let what = ["controller", "vault", "court", "token"].into_iter().zip(one.code.iter().zip(&most.code));
     if let Some((what, _)) = what.into_iter().find(|(_, (one, other))| one != other) {
         return format!("has other code at the pool's {what}");
     }
     let numbers = one.blocks.keys().chain(most.blocks.keys());
     let differs = |number: &&u64| one.blocks.get(number) != most.blocks.get(number);
     let Some(number) = numbers.filter(differs).min() else {
-        return "has another hash at the last block that all call final: it is on a fork".into();
+        let mut numbers = one.logs.keys().chain(most.logs.keys());
+        return match numbers.find(|number| one.logs.get(number) != most.logs.get(number)) {
+            Some(number) => format!("tells other data in the logs of the pool in block {number}"),
+            None => "has another hash at the last block that all call final: it is on a fork".into(),
+        };
     };
     match (one.blocks.get(number), most.blocks.get(number)) {
         (Some(block), Some(other)) if block.hash != other.hash => {

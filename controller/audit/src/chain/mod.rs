@@ -1,23 +1,25 @@
 //! What the chain says, and whether the log says the same.
 
 pub(crate) mod agree;
+mod answers;
 pub(crate) mod money;
-mod registry;
-mod renters;
 
 use std::collections::BTreeMap;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use selion_api::chain::{Block, ChainEvent};
+use selion_api::commit::sha256_of;
 use selion_api::{Hash32, TimeMs};
-use selion_contracts::rpc::{BlockTag, Log as ChainLog};
-use selion_contracts::voucher::head_commitment;
-use selion_contracts::{Pool, PoolError};
+use selion_contracts::rpc::{BlockTag, Header, Log as ChainLog};
+use selion_contracts::{Pool, PoolError, Stored};
 
 use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
 
 /// Blocks asked for at once.
 const WINDOW: u64 = 2_000;
+/// Headers asked for at one time.
+const HEADERS: usize = 16;
 
 /// All final events of a pool, by block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,10 @@ pub(crate) struct Facts {
     pub now: TimeMs,
     /// Blocks with events, by number.
     pub blocks: BTreeMap<u64, Block>,
+    /// What the logs of a block hash to. They tell more than the events in the pool's log.
+    pub logs: BTreeMap<u64, Hash32>,
+    /// What the contracts store, by the logs.
+    pub stored: Stored,
 }
 
 impl Facts {
@@ -43,7 +49,7 @@ impl Facts {
             last,
             last_hash: header.as_ref().map(|header| header.hash),
             now: TimeMs(header.map_or(0, |header| header.time_s.saturating_mul(1000))),
-            blocks: BTreeMap::new(),
+            ..Self::told(BTreeMap::new())
         };
         let mut from = first.unwrap_or(0);
         while from <= last {
@@ -59,18 +65,26 @@ impl Facts {
     pub(crate) fn told(blocks: BTreeMap<u64, Block>) -> Self {
         let (last, last_hash) =
             blocks.last_key_value().map_or((0, None), |(number, block)| (*number, Some(block.hash)));
-        Self { last, last_hash, now: TimeMs(0), blocks }
+        Self { last, last_hash, now: TimeMs(0), blocks, logs: BTreeMap::new(), stored: Stored::default() }
     }
 
     async fn take(&mut self, pool: &Pool, logs: Vec<ChainLog>) -> Result<(), PoolError> {
-        for of_block in logs.chunk_by(|a, b| a.block_hash == b.block_hash) {
+        let of_blocks: Vec<&[ChainLog]> = logs.chunk_by(|a, b| a.block_hash == b.block_hash).collect();
+        let numbers = of_blocks.iter().filter_map(|logs| logs.first()).map(|log| BlockTag::Number(log.block_number));
+        let headers = stream::iter(numbers).map(|number| pool.rpc.header(number)).buffered(HEADERS);
+        let headers: Vec<Header> = headers.try_collect().await?;
+        for (of_block, header) in of_blocks.into_iter().zip(headers) {
+            let Some(first) = of_block.first() else { continue };
+            let (number, hash) = (first.block_number, first.block_hash);
+            for log in of_block {
+                self.stored.take(&pool.at, log, TimeMs(header.time_s.saturating_mul(1000)))?;
+            }
+            let said: Vec<_> = of_block.iter().map(|log| (log.address, &log.topics, &log.data)).collect();
+            self.logs.insert(number, sha256_of(&said));
             let events = pool.decode_all(of_block)?;
-            let Some(log) = of_block.first().filter(|_| !events.is_empty()) else {
-                continue;
-            };
-            let header = pool.rpc.header(BlockTag::Number(log.block_number)).await?;
-            let block = Block { number: log.block_number, hash: log.block_hash, parent: header.parent, events };
-            self.blocks.insert(block.number, block);
+            if !events.is_empty() {
+                self.blocks.insert(number, Block { number, hash, parent: header.parent, events });
+            }
         }
         Ok(())
     }
@@ -98,14 +112,9 @@ impl Facts {
 
 /// The checks of what the pool's contracts answer.
 pub(crate) async fn check(pool: &Pool, facts: &Facts) -> Result<Vec<Check>, PoolError> {
-    let at = BlockTag::Number(facts.last);
-    Ok(vec![
-        Check::of("registry_from_events", registry::check(pool, facts, at).await?),
-        Check::of("renters_from_events", renters::check(pool, facts, at).await?),
-        Check::of("anchor_on_chain", anchor_stands(pool, facts, at).await?),
-        Check::of("vault_covers", money::check_vault(pool, facts, at).await?),
-        Check::of("money_conserved", money::check_books(facts)),
-    ])
+    let mut checks = answers::check(pool, facts).await?;
+    checks.push(Check::of("money_conserved", money::check_books(facts)));
+    Ok(checks)
 }
 
 /// Every final block with events of the pool stands once in the log, with the same events, and no other does.
@@ -158,27 +167,4 @@ pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)]) -> Result<String
             facts.last
         )),
     }
-}
-
-/// The contract holds the last anchor that its events tell.
-async fn anchor_stands(pool: &Pool, facts: &Facts, at: BlockTag) -> Result<Result<String, Finding>, PoolError> {
-    let held = pool.head(at).await?;
-    let anchors = facts.anchors();
-    let Some(last) = anchors.last() else {
-        return Ok(match held.size {
-            0 => Ok("nothing is anchored yet".into()),
-            size => {
-                Err(Finding::plain(format!("the contract holds an anchor over {size} entries that no event tells")))
-            }
-        });
-    };
-    let told = head_commitment(last.root, last.digest);
-    Ok(if held.size == last.size && held.commitment == told {
-        Ok(format!("the newest anchor covers {} entries", last.size))
-    } else {
-        Err(Finding::plain(format!(
-            "the contract holds an anchor over {} entries, its last event tells one over {}",
-            held.size, last.size
-        )))
-    })
 }

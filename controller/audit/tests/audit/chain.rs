@@ -21,7 +21,7 @@ use super::book::{assert_caught, cast, key, named, spec};
 pub struct World {
     pub url: String,
     pub pool: Pool,
-    operator: Signer,
+    pub operator: Signer,
     pub book: Book,
     dir: tempfile::TempDir,
     stop: CancellationToken,
@@ -71,7 +71,7 @@ impl World {
         let consent = self.pool.sign_node_binding(&node, owner.account(), 0).unwrap();
         let id = NodeId(node.account().0);
         self.send(&owner, self.pool.register_node(id, &consent)).await;
-        let offer = self.pool.set_offer(id, spec().hash(), spec().classes(), "");
+        let offer = self.pool.set_offer(id, spec().hash(), spec().classes(), "bafy-spec");
         self.send(&owner, offer).await;
         self.send(&renter, self.pool.deposit(Amount(5_000_000))).await;
     }
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-async fn person(rpc: &Rpc, number: u8) -> Signer {
+pub async fn person(rpc: &Rpc, number: u8) -> Signer {
     let signer = key(number);
     rpc.give_coins(signer.account(), 10_u128.pow(20)).await.unwrap();
     signer

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::book::named;
 use super::chain::World;
 
-type Lie = dyn Fn(&str, &mut Value) + Send + Sync;
+type Lie = dyn Fn(&Value, &mut Value) + Send + Sync;
 
-/// A node that asks another, and changes its answers.
+/// A node that asks another, and changes its answers to questions.
 #[derive(Clone)]
 struct Node {
     behind: String,
@@ -23,12 +23,12 @@ struct Node {
 async fn answer(State(node): State<Node>, Json(question): Json<Value>) -> Json<Value> {
     let asked = reqwest::Client::new().post(&node.behind).json(&question).send().await;
     let mut answer: Value = asked.unwrap().json().await.unwrap();
-    (node.lie)(question["method"].as_str().unwrap(), &mut answer["result"]);
+    (node.lie)(&question, &mut answer["result"]);
     Json(answer)
 }
 
 /// The URL of such a node, with a secret in it as providers have it.
-async fn node(behind: &str, lie: impl Fn(&str, &mut Value) + Send + Sync + 'static) -> String {
+pub async fn node(behind: &str, lie: impl Fn(&Value, &mut Value) + Send + Sync + 'static) -> String {
     let node = Node { behind: behind.into(), lie: Arc::new(lie) };
     let router = Router::new().route("/secret-key", post(answer)).with_state(node);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -45,7 +45,7 @@ async fn with_third(world: &World, third: &str) -> Report {
 }
 
 /// The third node is named, alone, with what it did, and without the secret.
-async fn assert_named(lie: impl Fn(&str, &mut Value) + Send + Sync + 'static, why: &str) {
+async fn assert_named(lie: impl Fn(&Value, &mut Value) + Send + Sync + 'static, why: &str) {
     let mut world = World::start().await;
     world.anchor().await;
     let url = node(&world.url, lie).await;
@@ -72,8 +72,8 @@ async fn nodes_of_one_chain_agree() {
 
 #[tokio::test]
 async fn a_node_of_another_chain_is_named() {
-    let lie = |method: &str, result: &mut Value| {
-        if method == "eth_chainId" {
+    let lie = |question: &Value, result: &mut Value| {
+        if question["method"] == "eth_chainId" {
             *result = json!("0x1");
         }
     };
@@ -82,8 +82,8 @@ async fn a_node_of_another_chain_is_named() {
 
 #[tokio::test]
 async fn a_node_that_drops_an_event_is_named() {
-    let lie = |method: &str, result: &mut Value| {
-        if method == "eth_getLogs" {
+    let lie = |question: &Value, result: &mut Value| {
+        if question["method"] == "eth_getLogs" {
             result.as_array_mut().unwrap().pop();
         }
     };
@@ -91,10 +91,25 @@ async fn a_node_that_drops_an_event_is_named() {
 }
 
 #[tokio::test]
+async fn a_node_that_changes_what_only_the_contracts_keep_is_named() {
+    // The place of a spec is in the offer's event and in storage, and never enters the log.
+    let lie = |question: &Value, result: &mut Value| {
+        if question["method"] == "eth_getLogs" {
+            let logs = result.as_array_mut().unwrap().iter_mut();
+            let text = hex::encode("bafy-spec");
+            let data = logs.map(|log| &mut log["data"]).find(|data| data.as_str().unwrap().contains(&text));
+            let data = data.expect("the offer names a CID");
+            *data = json!(data.as_str().unwrap().replace(&text, &hex::encode("bafy-lies")));
+        }
+    };
+    assert_named(lie, "tells other data in the logs of the pool in block").await;
+}
+
+#[tokio::test]
 async fn a_node_on_a_fork_is_named() {
-    let lie = |method: &str, result: &mut Value| {
+    let lie = |question: &Value, result: &mut Value| {
         let fork = json!(format!("0x{}", "fe".repeat(32)));
-        match method {
+        match question["method"].as_str().unwrap() {
             "eth_getBlockByNumber" => result["hash"] = fork,
             "eth_getLogs" => result.as_array_mut().unwrap().iter_mut().for_each(|log| log["blockHash"] = fork.clone()),
             _ => {}
@@ -105,8 +120,8 @@ async fn a_node_on_a_fork_is_named() {
 
 #[tokio::test]
 async fn a_node_with_other_code_is_named() {
-    let lie = |method: &str, result: &mut Value| {
-        if method == "eth_getCode" {
+    let lie = |question: &Value, result: &mut Value| {
+        if question["method"] == "eth_getCode" {
             *result = json!("0x6001");
         }
     };
@@ -116,8 +131,8 @@ async fn a_node_with_other_code_is_named() {
 #[tokio::test]
 async fn two_nodes_that_differ_are_both_named() {
     let world = World::start().await;
-    let lie = |method: &str, result: &mut Value| {
-        if method == "eth_getLogs" {
+    let lie = |question: &Value, result: &mut Value| {
+        if question["method"] == "eth_getLogs" {
             result.as_array_mut().unwrap().pop();
         }
     };
@@ -133,9 +148,9 @@ async fn a_node_that_stays_behind_is_said_and_compared_as_far_as_it_is() {
     let world = World::start().await;
     let newest = world.pool.rpc.header(selion_contracts::BlockTag::Latest).await.unwrap();
     let parent = world.pool.rpc.header(selion_contracts::BlockTag::Hash(newest.parent)).await.unwrap();
-    let lie = move |method: &str, result: &mut Value| {
+    let lie = move |question: &Value, result: &mut Value| {
         // The pool's rule of finality here is the newest block itself.
-        if method == "eth_getBlockByNumber" && result["hash"] == json!(newest.hash.to_string()) {
+        if question["method"] == "eth_getBlockByNumber" && result["hash"] == json!(newest.hash.to_string()) {
             result["number"] = json!(format!("{:#x}", parent.number));
             result["hash"] = json!(parent.hash.to_string());
         }

@@ -105,6 +105,21 @@ async fn an_entry_too_long_for_its_bundle_is_a_file_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_tile_is_served_and_that_takes_what_is_printed() {
+    const TIMES: u32 = 200;
+    let (_dir, pool) = pool().await;
+    blocks(&pool, 2, 300).await;
+    for path in ["tile/0/000", "tile/1/000.p/1", "tile/entries/000", "effects/000"] {
+        let began = std::time::Instant::now();
+        let mut bytes = 0;
+        for _ in 0..TIMES {
+            bytes = file(&pool, path).await.len();
+        }
+        println!("{path} of {bytes} bytes served in {:?}", began.elapsed() / TIMES);
+    }
+}
+
+#[tokio::test]
 async fn a_tile_beyond_the_log_and_a_path_that_is_none_are_not_found() {
     let (_dir, pool) = pool().await;
     let size = checkpoint(&pool).await.0.signed.head.size;
