@@ -304,11 +304,20 @@ fn played(out: Output, rehearsal: &Rehearsal) -> String {
         [] => "the honest copy passes".to_owned(),
         findings => format!("the honest copy FAILS: {}", findings.join("; ")),
     };
+    let caught = rehearsal.frauds.iter().filter(|fraud| fraud.caught).count();
+    let missed: String = rehearsal
+        .frauds
+        .iter()
+        .filter(|fraud| !fraud.caught)
+        .map(|fraud| format!("{}: {} said: {}\n", fraud.fraud, fraud.check, fraud.found))
+        .collect();
     format!(
-        "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n{}\n\
-         not rehearsed: what the contracts answer (registry, keys and vault)",
+        "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n\
+         {caught} of {} frauds are caught by the check that is meant to, at the right entry\n{}\n\
+         {missed}not rehearsed: what the contracts answer (registry, keys, court and vault)",
         rehearsal.copied,
         rehearsal.entries - rehearsal.copied,
+        rehearsal.frauds.len(),
         out.table(["", "FRAUD", "PLANTED", "CAUGHT BY", "ENTRY"], rows.collect(), "nothing was planted"),
     )
 }

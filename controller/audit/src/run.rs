@@ -340,6 +340,19 @@ pub fn check_from_anchor(
     passed(pool, published, anchors, proofs, from).report
 }
 
+/// As [`check_log`], with promises that parties keep.
+pub(crate) fn check_kept(
+    pool: &PoolId,
+    published: &[LoggedEntry],
+    anchors: &[Anchor],
+    proofs: &[Proof],
+    promises: &[KeptPromise],
+) -> Report {
+    let brief = Brief { promises: promises.into(), ..brief(pool, anchors, proofs, 0) };
+    let Ok(passed) = examine(pieces(published), &brief);
+    passed.report
+}
+
 /// As [`check_log`], with a chain that is told: what its blocks say is compared with the log as well.
 pub(crate) fn check_told(pool: &PoolId, published: &[LoggedEntry], facts: &Facts) -> Report {
     let Passed { mut report, spine } = passed(pool, published, &[], &[], 0);

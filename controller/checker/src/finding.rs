@@ -108,6 +108,10 @@ impl fmt::Display for Finding {
         if let Some(lease) = self.lease {
             write!(f, ", {lease}")?;
         }
+        // A rule that counts nothing, such as that of the order, is broken without a number.
+        if (self.need, self.have) == (0, 0) {
+            return Ok(());
+        }
         write!(f, ": need {}, have {}", self.need, self.have)
     }
 }

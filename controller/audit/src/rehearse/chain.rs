@@ -36,7 +36,8 @@ pub(super) fn told(book: &Book) -> Facts {
 
 fn lie(fraud: &'static str, (check, entry): (&'static str, usize), planted: String, book: &Book, chain: Facts) -> Told {
     let (log, chain) = (book.seal()?, Some(chain));
-    Ok(Lie { fraud, planted, check, entry: Some(entry), log, anchors: Vec::new(), proofs: Vec::new(), chain })
+    let (anchors, proofs, promises) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Lie { fraud, planted, check, entry: Some(entry), log, anchors, proofs, promises, chain })
 }
 
 /// The last entry that brings a block with several events.

@@ -1,16 +1,18 @@
 //! The frauds: one function each. Each changes a copy of an honest book and says which check has to see it, and where.
 
+use selion_api::agent::{Promise, SignedPromise};
 use selion_api::commit::PoolId;
 use selion_api::lease::{BillLine, LeaseState};
 use selion_api::rest::LoggedEntry;
 use selion_api::{Account, Hash32, LeaseId, Rate};
-use selion_log::Entry;
+use selion_log::{Entry, leaf_hash};
 use selion_market::{Effect, Grant, Input, Pocket, Transfer};
 
 use super::book::sign;
 use super::{Book, Lie, RehearseError};
 use crate::entries::Log;
 use crate::heads::Anchor;
+use crate::promise::KeptPromise;
 use crate::proof::Proof;
 
 /// What the frauds start from.
@@ -34,6 +36,7 @@ pub(super) fn all(
     [
         stage.favoured_renter(),
         stage.hidden_request(),
+        stage.broken_promise(),
         stage.double_lease(),
         stage.altered_price(),
         stage.inflated_bill(),
@@ -75,7 +78,9 @@ impl Stage<'_> {
         planted: impl Into<String>,
         log: Vec<LoggedEntry>,
     ) -> Lie {
-        Lie { fraud, planted: planted.into(), check, entry, log, anchors: Vec::new(), proofs: Vec::new(), chain: None }
+        let planted = planted.into();
+        let (anchors, proofs, promises) = (Vec::new(), Vec::new(), Vec::new());
+        Lie { fraud, planted, check, entry, log, anchors, proofs, promises, chain: None }
     }
 
     fn grant(&self, lease: LeaseId) -> Result<(usize, usize, Grant), RehearseError> {
@@ -126,13 +131,34 @@ impl Stage<'_> {
         let [_, second, _] = self.leases;
         let proof = Proof::of(&Log::read(self.sealed), self.pool, second)
             .map_err(|error| RehearseError::Story(error.to_string()))?;
-        let entry = usize::try_from(second.seq).map_err(|_| missing("request"))?;
+        let (entry, log) = self.without(second)?;
+        let planted = format!("the request of {second} was answered, and left out of the log");
+        let lie = Self::lie("hidden_request", ("proofs_kept", Some(entry)), planted, log);
+        Ok(Lie { proofs: vec![proof], ..lie })
+    }
+
+    /// The same, and all that the renter has is the promise that he was answered with.
+    fn broken_promise(&self) -> Told {
+        let [_, second, _] = self.leases;
+        let (entry, log) = self.without(second)?;
+        let promised = self.sealed.get(entry).and_then(|logged| hex::decode(&logged.entry).ok());
+        let bytes = promised.ok_or_else(|| missing("request"))?;
+        let fence = Entry::read(&bytes).map_err(|_| missing("request"))?.fence;
+        let promise = Promise { account: self.renter(1), seq: second.seq, leaf: leaf_hash(&bytes), fence };
+        let signature = self.book.cast.authority.sign_text(&promise.digest_to_sign(self.pool).0)?;
+        let kept = KeptPromise { pool: *self.pool, signed: SignedPromise { promise, signature } };
+        let planted = format!("entry {entry} was promised to the renter of {second}, and is another one in the log");
+        let lie = Self::lie("broken_promise", ("promises_kept", Some(entry)), planted, log);
+        Ok(Lie { promises: vec![kept], ..lie })
+    }
+
+    /// A history in which a lease was never asked for, and the entry that it was asked for in.
+    fn without(&self, lease: LeaseId) -> Result<(usize, Vec<LoggedEntry>), RehearseError> {
+        let entry = usize::try_from(lease.seq).map_err(|_| missing("request"))?;
         let other = self.book.again(|inputs| {
             inputs.remove(entry);
         });
-        let planted = format!("the request of {second} was answered, and left out of the log");
-        let lie = Self::lie("hidden_request", ("proofs_kept", Some(entry)), planted, other.seal()?);
-        Ok(Lie { proofs: vec![proof], ..lie })
+        Ok((entry, other.seal()?))
     }
 
     fn double_lease(&self) -> Told {

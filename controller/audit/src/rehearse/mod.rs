@@ -13,9 +13,10 @@ use selion_api::rest::LoggedEntry;
 use crate::chain::Facts;
 use crate::entries::Log;
 use crate::heads::Anchor;
+use crate::promise::KeptPromise;
 use crate::proof::Proof;
 use crate::report::Report;
-use crate::run::{check_log, check_told};
+use crate::run::{check_kept, check_told};
 pub use book::{Book, Cast, Draft, RehearseError};
 
 /// One fraud, and whether it was seen.
@@ -59,6 +60,7 @@ pub(crate) struct Lie {
     log: Vec<LoggedEntry>,
     anchors: Vec<Anchor>,
     proofs: Vec<Proof>,
+    promises: Vec<KeptPromise>,
     /// What the chain says, if that is part of the story.
     chain: Option<Facts>,
 }
@@ -98,7 +100,7 @@ impl Lie {
     fn look(self, pool: &PoolId) -> Planted {
         let report = match &self.chain {
             Some(chain) => check_told(pool, &self.log, chain),
-            None => check_log(pool, &self.log, &self.anchors, &self.proofs),
+            None => check_kept(pool, &self.log, &self.anchors, &self.proofs, &self.promises),
         };
         let entry = self.entry.map(|entry| entry as u64);
         let check = report.checks.iter().find(|check| check.name == self.check);

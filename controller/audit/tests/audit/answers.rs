@@ -211,8 +211,10 @@ fn views() -> Vec<Value> {
         let of_contract: Value = serde_json::from_str(text).unwrap();
         of_contract["abi"].as_array().unwrap().clone()
     });
-    all.filter(|one| one["type"] == "function" && (one["stateMutability"] == "view" || one["stateMutability"] == "pure"))
-        .collect()
+    all.filter(|one| {
+        one["type"] == "function" && (one["stateMutability"] == "view" || one["stateMutability"] == "pure")
+    })
+    .collect()
 }
 
 fn selector(view: &str) -> String {
@@ -269,7 +271,10 @@ async fn all_that_the_contracts_store_is_what_their_events_tell_and_any_other_an
     assert_eq!(failed(&honest), BTreeSet::new(), "{honest:#?}");
     let said = |name| named(&honest, name).detail.clone();
     let registry = said("registry_from_events");
-    assert!(registry.starts_with("2 epochs, 1 standbys, 1 providers, 2 nodes, 2 components and 2 licences"), "{registry}");
+    assert!(
+        registry.starts_with("2 epochs, 1 standbys, 1 providers, 2 nodes, 2 components and 2 licences"),
+        "{registry}"
+    );
     assert!(said("court_from_events").starts_with("1 bonds, 2 credits and 4 cases, 1 of them open"));
     for (view, checks) in STORED.iter().copied().chain([("burnt", &["court_from_events"][..])]) {
         for (at, check) in checks.iter().enumerate() {

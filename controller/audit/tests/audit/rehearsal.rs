@@ -17,6 +17,7 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
     let known = [
         "favoured_renter",
         "hidden_request",
+        "broken_promise",
         "double_lease",
         "inflated_bill",
         "forked_log",
