@@ -22,6 +22,9 @@ pub mod vault {
 pub mod court {
     super::abigen!(CourtAbi, "abi/Court.json");
 }
+pub mod reader {
+    super::abigen!(ReaderAbi, "abi/Reader.json");
+}
 pub mod forwarder {
     super::abigen!(ForwarderAbi, "abi/Forwarder.json");
 }
@@ -55,10 +58,11 @@ pub fn revert_reason(data: &[u8]) -> String {
 }
 
 fn named(selector: &[u8; 4], values: &[u8]) -> Option<String> {
-    let all: [&Abi; 6] = [
+    let all: [&Abi; 7] = [
         &controller::CONTROLLERABI_ABI,
         &vault::VAULTABI_ABI,
         &court::COURTABI_ABI,
+        &reader::READERABI_ABI,
         &forwarder::FORWARDERABI_ABI,
         &factory::POOLFACTORYABI_ABI,
         &token::TESTTOKENABI_ABI,

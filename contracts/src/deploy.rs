@@ -8,6 +8,7 @@ use crate::abi::controller::{CONTROLLERABI_BYTECODE, PoolConfig as AbiConfig};
 use crate::abi::court::COURTABI_BYTECODE;
 use crate::abi::factory::{CreateCall, POOLFACTORYABI_BYTECODE, PoolConfig};
 use crate::abi::forwarder::FORWARDERABI_BYTECODE;
+use crate::abi::reader::READERABI_BYTECODE;
 use crate::abi::token::TESTTOKENABI_BYTECODE;
 use crate::abi::vault::VAULTABI_BYTECODE;
 use crate::pool::{Pool, PoolError};
@@ -115,14 +116,17 @@ pub async fn deploy_test_token(rpc: &Rpc, signer: &Signer) -> Result<Address, Po
     deploy(rpc, signer, &TESTTOKENABI_BYTECODE).await
 }
 
-/// Deploys a factory, after the forwarder that its pools trust and the blueprints that they are made from.
+/// Deploys a factory, after the forwarder that its pools trust, the reader that their courts ask and the blueprints that
+/// they are made from.
 ///
 /// # Errors
 ///
 /// Any [`PoolError`]. What was deployed before stays.
 pub async fn deploy_factory(rpc: &Rpc, signer: &Signer) -> Result<Address, PoolError> {
-    let forwarder = deploy(rpc, signer, &FORWARDERABI_BYTECODE).await?;
-    let mut parts = vec![forwarder];
+    let mut parts = Vec::new();
+    for code in [&FORWARDERABI_BYTECODE, &READERABI_BYTECODE] {
+        parts.push(deploy(rpc, signer, code).await?);
+    }
     for code in [&VAULTABI_BYTECODE, &CONTROLLERABI_BYTECODE, &COURTABI_BYTECODE] {
         parts.push(deploy(rpc, signer, &blueprint(code)).await?);
     }

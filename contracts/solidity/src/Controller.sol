@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {ERC2771Context} from "@openzeppelin/contracts/metatx/ERC2771Context.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {IController, ComponentKind} from "./interfaces/IController.sol";
 import {IPoolFactory} from "./interfaces/IPoolFactory.sol";
@@ -9,10 +8,11 @@ import {IVault} from "./interfaces/IVault.sol";
 import {PoolConfig} from "./interfaces/PoolConfig.sol";
 import {Coin} from "./lib/Coin.sol";
 import {Data} from "./lib/Data.sol";
+import {Relayed} from "./lib/Relayed.sol";
 import {Signatures} from "./lib/Signatures.sol";
 
 /// See {IController}.
-contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
+contract Controller is IController, Relayed, ReentrancyGuardTransient {
     bytes32 private constant NAME = keccak256("Selion Controller");
     uint32 private constant FIRST_EPOCH = 1;
     /// Isolation classes by number: mig, capped, mps, shared, whole, simulated.
@@ -73,7 +73,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     mapping(address => mapping(address => mapping(bytes32 => Licence))) private _licences;
 
     /// Made by a factory only: the constructor asks its maker for the vault and the court of this pool.
-    constructor(PoolConfig memory terms, address forwarder) ERC2771Context(forwarder) {
+    constructor(PoolConfig memory terms, address forwarder) Relayed(forwarder) {
         if (terms.authority == address(0)) revert Zero("authority");
         if (terms.feeBps > 10_000) revert FeeTooHigh(terms.feeBps);
         TOKEN = terms.token;
@@ -94,6 +94,10 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
 
     function config() external view returns (PoolConfig memory) {
         Data.answer(TERMS);
+    }
+
+    function trustedForwarder() external view returns (address) {
+        return FORWARDER;
     }
 
     // -- authority and log
@@ -120,7 +124,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     function setStandby(address standby, bool allowed) external {
         _onlyAuthority(epoch());
         if (standby == address(0)) revert Zero("standby");
-        if (standby == _msgSender()) revert SameAuthority(standby);
+        if (standby == _caller()) revert SameAuthority(standby);
         _setStandby(standby, allowed);
     }
 
@@ -133,10 +137,10 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function takeOver() external {
-        if (!isStandby[_msgSender()]) revert NotStandby(_msgSender());
+        if (!isStandby[_caller()]) revert NotStandby(_caller());
         uint256 from = TAKE_OVER_AFTER_S == 0 ? type(uint40).max : uint32(_head >> 128) + uint256(TAKE_OVER_AFTER_S);
         if (block.timestamp <= from) revert TooEarly(uint40(from));
-        _pass(_msgSender());
+        _pass(_caller());
     }
 
     function anchor(uint32 epoch_, uint64 size, bytes32 root, bytes32 digest) external {
@@ -153,7 +157,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     // -- components
 
     function registerComponent(ComponentKind kind, string calldata endpoint, uint40 until) external {
-        address owner = _msgSender();
+        address owner = _caller();
         if (owner != _authority(epoch()) && _providers[owner].payout == address(0)) revert NotMember(owner);
         Component storage entry = _components[owner][kind];
         entry.until = until;
@@ -171,7 +175,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
 
     function registerProvider(address payout, uint64 stake) external nonReentrant {
         if (payout == address(0)) revert Zero("payout");
-        address owner = _msgSender();
+        address owner = _caller();
         Provider storage entry = _providers[owner];
         uint64 whole = entry.stake + stake; // checked: reverts above 64 bits
         if (whole < MIN_STAKE) revert StakeTooLow(whole, MIN_STAKE);
@@ -183,7 +187,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
 
     function unbond(uint64 amount) external {
         if (amount == 0) revert Zero("amount");
-        address owner = _msgSender();
+        address owner = _caller();
         Provider storage entry = _providers[owner];
         if (amount > entry.stake) revert StakeTooLow(entry.stake, amount);
         uint64 left = entry.stake - amount;
@@ -196,7 +200,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
 
     function withdrawStake(address to) external nonReentrant {
         if (to == address(0)) revert Zero("to");
-        address owner = _msgSender();
+        address owner = _caller();
         Provider storage entry = _providers[owner];
         uint64 amount = entry.unbonding;
         if (amount == 0 || block.timestamp < entry.readyAt) revert NotReady(amount, entry.readyAt);
@@ -221,7 +225,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
         if (holder == address(0)) revert Zero("holder");
         if (product == 0) revert Zero("product");
         if (seats == 0) until = 0;
-        address issuer = _msgSender();
+        address issuer = _caller();
         _licences[issuer][holder][product] = Licence(seats, until);
         emit LicenceSet(issuer, holder, product, seats, until);
     }
@@ -238,7 +242,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     // -- nodes and offers
 
     function registerNode(address node, bytes32 r, bytes32 vs) external {
-        address owner = _msgSender();
+        address owner = _caller();
         _onlyStaked(owner);
         Node memory entry = _nodes[node];
         if (entry.provider == owner) revert AlreadyBound(node, owner);
@@ -250,7 +254,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function retireNode(address node) external {
-        Node memory entry = _onlyProviderOf(node, _msgSender());
+        Node memory entry = _onlyProviderOf(node, _caller());
         _retire(node, entry);
         _nodes[node].provider = address(0);
     }
@@ -264,7 +268,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function setOffer(address node, bytes32 specHash, uint8 classes, string calldata specCid) external {
-        address owner = _msgSender();
+        address owner = _caller();
         _onlyProviderOf(node, owner);
         _onlyStaked(owner);
         if (specHash == 0) revert Zero("specHash");
@@ -278,7 +282,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function closeOffer(address node) external {
-        address owner = _msgSender();
+        address owner = _caller();
         _onlyProviderOf(node, owner);
         if (_offers[node].specHash == 0) revert NoOffer(node);
         _closeOffer(node, owner);
@@ -297,7 +301,7 @@ contract Controller is IController, ERC2771Context, ReentrancyGuardTransient {
 
     function _onlyAuthority(uint32 epoch_) private view {
         address present = _authority(epoch_);
-        if (_msgSender() != present) revert NotAuthority(_msgSender(), present);
+        if (_caller() != present) revert NotAuthority(_caller(), present);
     }
 
     function _onlyStaked(address owner) private view {

@@ -2,17 +2,19 @@
 pragma solidity 0.8.37;
 
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {Bond, Case, ICourt, IWithdrawals, Owed, Shown, SignedHead, SignedPromise} from "./interfaces/ICourt.sol";
+import {Bond, Case, ICourt, Owed, Shown, SignedHead, SignedPromise} from "./interfaces/ICourt.sol";
 import {IVault, Item2} from "./interfaces/IVault.sol";
-import {KeyWord, VoucherWords} from "./lib/Lanes.sol";
+import {VoucherWords} from "./lib/Lanes.sol";
 import {Coin} from "./lib/Coin.sol";
 import {Evidence} from "./lib/Evidence.sol";
+import {Relayed} from "./lib/Relayed.sol";
 import {Signatures} from "./lib/Signatures.sol";
 
 /// See {ICourt}.
-/// @dev Tokens move through _move only, at the end of a call and under the guard; all other calls go to the vault's
-/// views and to precompiles.
-contract Court is ICourt, ReentrancyGuardTransient {
+/// @dev Tokens move through _move only, at the end of a call and under the guard; all other calls go to a view of
+/// the vault, to the reader, which cannot change anything, and to precompiles. Arguments that only the reader looks at are
+/// named for the ABI.
+contract Court is ICourt, Relayed, ReentrancyGuardTransient {
     using VoucherWords for uint256;
 
     uint8 private constant FORK = 1;
@@ -27,16 +29,14 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     /// The harm cannot be counted.
     uint64 private constant UNKNOWN = type(uint64).max;
-    /// The end of a signer's validity while its epoch is the present one.
-    uint40 private constant PRESENT = type(uint40).max;
 
     address public immutable controller;
     address public immutable vault;
     address public immutable token;
+    address public immutable reader;
     uint64 public immutable penalty;
     uint32 public immutable unbondDelayS;
     uint32 public immutable answerDelayS;
-    address private immutable FORWARDER;
     uint256 private immutable SCALE;
 
     /// What an account was credited and collected: both only rise.
@@ -58,11 +58,11 @@ contract Court is ICourt, ReentrancyGuardTransient {
         uint64 penalty_,
         uint32 unbondDelayS_,
         uint32 answerDelayS_,
-        address forwarder_
-    ) {
-        (controller, vault, token) = (controller_, vault_, token_);
+        address forwarder_,
+        address reader_
+    ) Relayed(forwarder_) {
+        (controller, vault, token, reader) = (controller_, vault_, token_, reader_);
         (penalty, unbondDelayS, answerDelayS) = (penalty_, unbondDelayS_, answerDelayS_);
-        FORWARDER = forwarder_;
         SCALE = Coin.scaleOf(token_);
     }
 
@@ -121,68 +121,39 @@ contract Court is ICourt, ReentrancyGuardTransient {
         SignedHead memory other,
         uint64 index,
         bytes32 leafOfOne,
-        bytes32[] memory pathInOne,
+        bytes32[] calldata pathInOne,
         bytes32 leafOfOther,
-        bytes32[] memory pathInOther
+        bytes32[] calldata pathInOther
     ) external {
-        if (leafOfOne == leafOfOther) revert SameLeaf(leafOfOne);
-        Evidence.prove(leafOfOne, index, one.size, pathInOne, one.root);
-        Evidence.prove(leafOfOther, index, other.size, pathInOther, other.root);
+        _read();
         _punishFork(one, other);
     }
 
     function proveBrokenPromise(
-        SignedPromise memory promised,
+        SignedPromise calldata promised,
         SignedHead memory head,
         bytes32 leaf,
-        bytes32[] memory path
+        bytes32[] calldata path
     ) external {
-        if (promised.epoch != head.epoch) revert OtherEpoch(promised.epoch, head.epoch);
-        if (promised.leaf == leaf) revert SameLeaf(leaf);
+        uint256[] memory said = _read();
         address authority = _signerOf(head);
-        _requireSigned(authority, Evidence.digestOf(promised, _pool()), promised.r, promised.vs);
-        Evidence.prove(leaf, promised.seq, head.size, path, head.root);
+        (address harmed, address signer) = (address(uint160(said[0])), address(uint160(said[1])));
+        if (signer != authority) revert NotSigned(authority, signer);
         Case memory entry;
-        (entry.authority, entry.harmed, entry.atRisk) = (authority, promised.account, UNKNOWN);
-        _punish(keccak256(abi.encode(BROKEN_PROMISE, promised.epoch, promised.account, promised.seq)), entry);
+        (entry.authority, entry.harmed, entry.atRisk) = (authority, harmed, UNKNOWN);
+        _punish(keccak256(abi.encode(BROKEN_PROMISE, head.epoch, harmed, said[2])), entry);
     }
 
-    function proveOverPromise(Owed[] memory vouchers) external {
-        if (vouchers.length == 0) revert Zero("vouchers");
+    function proveOverPromise(Owed[] calldata vouchers) external {
+        uint256[] memory said = _read(); // authority, sum, missing, 4 * 32, count, what each is owed
+        (address authority, uint256 sum) = (address(uint160(said[0])), said[1]);
         uint256 a = vouchers[0].voucher.a;
-        (address renter, uint32 epoch) = (a.renter(), a.epoch());
-        (address authority, uint256 sinceMs) = _presentAuthority(epoch, renter);
-        (address own, uint64 balance, uint32 until) = _accountOf(renter);
-        uint256[] memory owed = new uint256[](vouchers.length);
-        uint256 sum;
-        address last;
-        for (uint256 i; i < vouchers.length; ++i) {
-            (address provider, Item2 memory voucher) = (vouchers[i].provider, vouchers[i].voucher);
-            if (provider <= last) revert NotAscending(provider);
-            last = provider;
-            // One renter and one epoch: the ends of the word.
-            if ((voucher.a ^ a) & ~(uint256(type(uint64).max) << 32) != 0) revert OtherRenter(voucher.a);
-            uint64 usedThroughMs = voucher.b.usedThroughMs();
-            if (usedThroughMs <= sinceMs) revert TooOld(usedThroughMs, sinceMs);
-            address key = _keyOf(authority, provider, voucher);
-            if (key != own || usedThroughMs > uint256(until) * 1000) {
-                // A delegated or retired key as the vault would take it now. What a cap leaves is promised all the same.
-                (uint32 end, uint32 deadFrom, uint8 kind) = _otherKey(renter, key);
-                bool dead = deadFrom != 0 && block.timestamp >= deadFrom;
-                if (kind == KeyWord.NONE || dead || usedThroughMs > uint256(end) * 1000) {
-                    revert BadKey(key, usedThroughMs);
-                }
-            }
-            (uint64 claimed,) = IVault(vault).pair(provider, renter);
-            if (voucher.a.cumulative() > claimed) sum += owed[i] = voucher.a.cumulative() - claimed;
-        }
-        if (sum <= balance) revert WithinBalance(sum, balance);
-        bytes32 case_ = keccak256(abi.encode(OVER_PROMISE, epoch, renter));
+        bytes32 case_ = keccak256(abi.encode(OVER_PROMISE, a.epoch(), a.renter()));
         uint64 taken = _begin(case_, authority);
-        uint256 paid = _harmedPart(taken, sum - balance);
+        uint256 paid = _harmedPart(taken, said[2]);
         uint64 left = taken;
         for (uint256 i; i < vouchers.length; ++i) {
-            uint64 share = uint64(paid * owed[i] / sum); // rounded down: the rest is burnt
+            uint64 share = uint64(paid * said[i + 5] / sum); // rounded down: the rest is burnt
             left -= share;
             _credit(vouchers[i].provider, case_, share);
         }
@@ -191,50 +162,34 @@ contract Court is ICourt, ReentrancyGuardTransient {
 
     // -- accusations
 
-    function accuseOverBill(address provider, Item2 memory voucher) external {
-        address renter = voucher.a.renter();
-        uint64 cumulative = voucher.a.cumulative();
-        if (cumulative == 0) revert Zero("cumulative");
-        (address authority,) = _authorityOf(voucher.a.epoch());
-        address key = _keyOf(authority, provider, voucher);
-        (,, uint8 kind) = _otherKey(renter, key);
-        (address own,,) = _accountOf(renter);
-        if (kind != KeyWord.DELEGATED || key == own) revert NotDelegated(key, kind);
+    function accuseOverBill(address provider, Item2 calldata voucher) external {
+        (address renter, uint64 cumulative) = (voucher.a.renter(), voucher.a.cumulative());
         Case memory entry;
-        (entry.authority, entry.harmed, entry.atRisk) = (authority, renter, cumulative);
-        _accuse(_overBill(authority, renter, provider, cumulative), entry);
+        (entry.authority, entry.harmed, entry.atRisk) = (address(uint160(_read()[0])), renter, cumulative);
+        _accuse(_overBill(entry.authority, renter, provider, cumulative), entry);
     }
 
-    function answerOverBill(uint64 cumulative, SignedHead memory head, Shown memory due) external {
-        address authority = _signerOf(head);
-        Evidence.prove(due, head);
-        (address renter, address provider, uint64 total) = Evidence.voucherDueOf(due.effect);
-        if (total < cumulative) revert BelowVoucher(total, cumulative);
-        bytes32 case_ = _overBill(authority, renter, provider, cumulative);
+    function answerOverBill(uint64 cumulative, SignedHead memory head, Shown calldata due) external {
+        uint256[] memory said = _read();
+        (address renter, address provider) = (address(uint160(said[0])), address(uint160(said[1])));
+        bytes32 case_ = _overBill(_signerOf(head), renter, provider, cumulative);
         _acquit(case_, _close(case_));
     }
 
-    function accuseDoubleLease(SignedHead memory head, Shown memory first, Shown memory second) external {
-        address authority = _signerOf(head);
-        (uint128 from,) = Evidence.prove(first, head);
-        (uint128 to, uint32 epoch) = Evidence.prove(second, head);
-        if (epoch != head.epoch) revert OtherEpoch(epoch, head.epoch);
-        if (from >= to) revert OutOfOrder(from, 0, to);
-        (uint256 earlier,) = Evidence.grantOf(first.effect);
-        (uint256 later, address renter) = Evidence.grantOf(second.effect);
-        if (earlier == later || !Evidence.overlap(first.effect, second.effect)) revert NoOverlap(earlier, later);
+    function accuseDoubleLease(SignedHead memory head, Shown calldata first, Shown calldata second) external {
+        uint256[] memory said = _read();
         Case memory entry;
-        (entry.authority, entry.harmed, entry.atRisk) = (authority, renter, UNKNOWN);
-        entry.places = uint256(from) << 128 | to;
-        _accuse(_doubleLease(authority, earlier, later), entry);
+        (entry.authority, entry.harmed, entry.atRisk) = (_signerOf(head), address(uint160(said[2])), UNKNOWN);
+        entry.places = said[3];
+        _accuse(_doubleLease(entry.authority, said[0], said[1]), entry);
     }
 
-    function answerDoubleLease(uint256 second, SignedHead memory head, Shown memory freed) external {
-        address authority = _signerOf(head);
-        (uint128 place,) = Evidence.prove(freed, head);
-        bytes32 case_ = _doubleLease(authority, Evidence.freedOf(freed.effect), second);
+    function answerDoubleLease(uint256 second, SignedHead memory head, Shown calldata freed) external {
+        uint256[] memory said = _read();
+        bytes32 case_ = _doubleLease(_signerOf(head), said[0], second);
         Case memory entry = _close(case_);
-        (uint128 first, uint128 last) = (uint128(entry.places >> 128), uint128(entry.places));
+        uint256 places = _cases[case_].places;
+        (uint128 place, uint128 first, uint128 last) = (uint128(said[1]), uint128(places >> 128), uint128(places));
         if (place <= first || place >= last) revert OutOfOrder(place, first, last);
         _acquit(case_, entry);
     }
@@ -242,7 +197,7 @@ contract Court is ICourt, ReentrancyGuardTransient {
     function convict(bytes32 case_) external {
         Case memory entry = _close(case_);
         if (block.timestamp <= entry.by) revert TooEarly(case_, entry.by);
-        _end(case_, entry, PUNISHED);
+        _cases[case_].state = PUNISHED;
         _credit(entry.accuser, case_, deposit());
         _share(case_, entry, _take(entry.authority));
     }
@@ -269,23 +224,15 @@ contract Court is ICourt, ReentrancyGuardTransient {
         return (penalty / 10) + (penalty % 10 == 0 ? 0 : 1);
     }
 
-    function isTrustedForwarder(address forwarder) external view returns (bool) {
-        return forwarder == FORWARDER;
-    }
-
     // -- inside: who signed
 
     function _pool() private view returns (bytes32) {
         return Evidence.poolOf(block.chainid, controller);
     }
 
-    function _authorityOf(uint32 epoch) private view returns (address, uint40) {
-        return IVault(vault).authorityOf(epoch);
-    }
-
     /// The authority of the head's epoch, if it signed the head.
     function _signerOf(SignedHead memory head) private view returns (address authority) {
-        (authority,) = _authorityOf(head.epoch);
+        (authority,) = IVault(vault).authorityOf(head.epoch);
         _requireSigned(authority, Evidence.digestOf(head, _pool()), head.r, head.vs);
     }
 
@@ -294,31 +241,21 @@ contract Court is ICourt, ReentrancyGuardTransient {
         if (by == address(0) || recovered != by) revert NotSigned(by, recovered);
     }
 
-    /// The renter's key that signed a voucher which the authority countersigned.
-    function _keyOf(address authority, address provider, Item2 memory voucher) private view returns (address key) {
-        bytes32 digest = Signatures.voucher(IVault(vault).domainSeparator(), provider, voucher.a, voucher.b);
-        _requireSigned(authority, digest, voucher.ar, voucher.avs);
-        key = Signatures.recover(digest, voucher.r, voucher.vs);
-        if (key == address(0) || key == authority) revert BadKey(key, voucher.b.usedThroughMs());
-    }
-
-    function _accountOf(address renter) private view returns (address key, uint64 balance, uint32 until) {
-        return IVault(vault).account(renter);
-    }
-
-    function _otherKey(address renter, address key) private view returns (uint32 until, uint32 deadFrom, uint8 kind) {
-        (, until, deadFrom, kind) = IVault(vault).keyOf(renter, key);
-    }
-
-    /// The authority of the present epoch, and the moment before which its promises prove nothing: see {ICourt}, d.
-    function _presentAuthority(uint32 epoch, address renter) private view returns (address authority, uint256 sinceMs) {
-        uint40 validUntil;
-        (authority, validUntil) = _authorityOf(epoch);
-        if (validUntil != PRESENT) revert NotPresent(epoch);
-        (, validUntil) = _authorityOf(epoch - 1); // epoch 0 never was: nothing
-        uint256 since = uint256(validUntil) + answerDelayS;
-        uint256 withdrawn = IWithdrawals(vault).withdrawnAt(renter);
-        sinceMs = (withdrawn > since ? withdrawn : since) * 1000;
+    /// The words that the reader's function of the same name answers to this very call. Not typed: it is asked with the
+    /// bytes that came, so that nothing is decoded here that only it looks at.
+    function _read() private view returns (uint256[] memory said) {
+        address asked = reader;
+        assembly ("memory-safe") {
+            said := mload(0x40)
+            let words := add(said, 0x20)
+            calldatacopy(words, 0, calldatasize())
+            let done := staticcall(gas(), asked, words, calldatasize(), 0, 0)
+            returndatacopy(words, 0, returndatasize())
+            // Silence is no answer: an account without code refuses nothing.
+            if iszero(and(done, gt(returndatasize(), 0))) { revert(words, returndatasize()) }
+            mstore(said, shr(5, returndatasize()))
+            mstore(0x40, add(words, returndatasize()))
+        }
     }
 
     // -- inside: cases
@@ -368,31 +305,31 @@ contract Court is ICourt, ReentrancyGuardTransient {
         Bond storage staked = _bonds[entry.authority];
         if (staked.bond == 0 || penalty == 0) revert NothingAtStake(entry.authority);
         staked.open += 1;
-        (entry.accuser, entry.by, entry.state) = (_caller(), uint40(block.timestamp + answerDelayS), OPEN);
-        _cases[case_] = entry;
+        (entry.accuser, entry.by) = (_caller(), uint40(block.timestamp + answerDelayS));
+        Case storage kept = _cases[case_];
+        (kept.authority, kept.by, kept.state) = (entry.authority, entry.by, OPEN);
+        (kept.accuser, kept.atRisk, kept.harmed) = (entry.accuser, entry.atRisk, entry.harmed);
+        if (entry.places != 0) kept.places = entry.places;
         emit Accused(entry.authority, case_, entry.by);
         emit Charged(case_, entry.accuser, entry.harmed, entry.atRisk, entry.places);
         _move(entry.accuser, address(this), deposit());
     }
 
     function _acquit(bytes32 case_, Case memory entry) private {
-        _end(case_, entry, ACQUITTED);
+        _cases[case_].state = ACQUITTED;
         _credit(entry.authority, case_, deposit());
         emit Acquitted(case_);
     }
 
-    /// Takes an open case off the list.
+    /// Takes what an open case holds beside who is accused and until when. Its places are neither read nor cleared: most
+    /// cases have none. The caller tells how it ended.
     function _close(bytes32 case_) private returns (Case memory entry) {
-        entry = _cases[case_];
-        if (entry.state != OPEN) revert NotAccused(case_);
-        delete _cases[case_];
-        _bonds[entry.authority].open -= 1;
-    }
-
-    /// Keeps how a case ended.
-    function _end(bytes32 case_, Case memory entry, uint8 state) private {
         Case storage kept = _cases[case_];
-        (kept.authority, kept.by, kept.state) = (entry.authority, entry.by, state);
+        if (kept.state != OPEN) revert NotAccused(case_);
+        (entry.authority, entry.by) = (kept.authority, kept.by);
+        (entry.accuser, entry.atRisk, entry.harmed) = (kept.accuser, kept.atRisk, kept.harmed);
+        (kept.accuser, kept.atRisk, kept.harmed) = (address(0), 0, address(0));
+        _bonds[entry.authority].open -= 1;
     }
 
     // -- inside: money
@@ -442,11 +379,5 @@ contract Court is ICourt, ReentrancyGuardTransient {
         if (from != address(this)) return Coin.take(token, SCALE, from, amount);
         if (to == address(0) || to == from) revert BadPayee(to);
         Coin.pay(token, SCALE, to, amount);
-    }
-
-    /// Who calls: for a call by the forwarder, the account in its last 20 bytes (ERC-2771), whose signature it checked.
-    function _caller() private view returns (address) {
-        if (msg.sender != FORWARDER || msg.data.length < 20) return msg.sender;
-        return address(bytes20(msg.data[msg.data.length - 20:]));
     }
 }

@@ -9,16 +9,25 @@ import {Blueprint} from "./lib/Blueprint.sol";
 /// See {IPoolFactory}.
 contract PoolFactory is IPoolFactory {
     address public immutable forwarder;
+    address public immutable reader;
     address public immutable vaultBlueprint;
     address public immutable controllerBlueprint;
     address public immutable courtBlueprint;
     address[] public pools;
 
-    constructor(address forwarder_, address vaultBlueprint_, address controllerBlueprint_, address courtBlueprint_) {
+    constructor(
+        address forwarder_,
+        address reader_,
+        address vaultBlueprint_,
+        address controllerBlueprint_,
+        address courtBlueprint_
+    ) {
+        if (reader_.code.length == 0) revert NoReader(reader_);
         Blueprint.check(vaultBlueprint_);
         Blueprint.check(controllerBlueprint_);
         Blueprint.check(courtBlueprint_);
         forwarder = forwarder_;
+        reader = reader_;
         vaultBlueprint = vaultBlueprint_;
         controllerBlueprint = controllerBlueprint_;
         courtBlueprint = courtBlueprint_;
@@ -49,7 +58,8 @@ contract PoolFactory is IPoolFactory {
                 config.penalty,
                 config.unbondDelayS,
                 config.answerDelayS,
-                forwarder
+                forwarder,
+                reader
             ),
             salt
         );

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {ERC2771Context} from "@openzeppelin/contracts/metatx/ERC2771Context.sol";
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
 import {IVault, Item, Item2, ProviderItems} from "./interfaces/IVault.sol";
 import {AccountWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "./lib/Lanes.sol";
 import {Coin} from "./lib/Coin.sol";
+import {Relayed} from "./lib/Relayed.sol";
 import {Signatures} from "./lib/Signatures.sol";
 
 /// See {IVault}.
 /// @dev Every function that moves tokens has the guard; claims call nothing but precompiles.
-contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
+contract Vault is IVault, Relayed, ReentrancyGuardTransient {
     using AccountWord for uint256;
     using VoucherWords for uint256;
 
@@ -48,7 +48,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
         uint16 feeBps_,
         uint32 thawDelayS_,
         address forwarder_
-    ) ERC2771Context(forwarder_) {
+    ) Relayed(forwarder_) {
         controller = controller_;
         token = token_;
         scale = Coin.scaleOf(token_);
@@ -64,14 +64,14 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
 
     function deposit(uint64 amount) external nonReentrant {
         if (amount == 0) revert Zero("amount");
-        address renter = _msgSender();
+        address renter = _caller();
         _accounts[renter] = _take(renter, amount);
         emit Deposited(renter, amount);
     }
 
     function enter(uint64 amount, address key, uint32 until) external nonReentrant {
         _refuseAsKey(key);
-        address renter = _msgSender();
+        address renter = _caller();
         uint256 word = _take(renter, amount);
         address old = word.key();
         if (old == key && until < word.until()) revert UntilFalls(word.until());
@@ -82,7 +82,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
 
     function grant(address key, uint64 cap, uint32 until) external {
         _refuseAsKey(key);
-        address renter = _msgSender();
+        address renter = _caller();
         uint256 word = _keys[renter][key];
         uint8 kind = KeyWord.kind(word);
         bool revoked = KeyWord.deadFrom(word) != 0;
@@ -96,7 +96,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function revoke(address key) external {
-        address renter = _msgSender();
+        address renter = _caller();
         uint256 account_ = _accounts[renter];
         if (key != address(0) && account_.key() == key) {
             _accounts[renter] = AccountWord.pack(address(0), account_.balance(), 0);
@@ -110,7 +110,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
     }
 
     function thaw(uint64 amount) external {
-        address renter = _msgSender();
+        address renter = _caller();
         uint64 balance = _accounts[renter].balance();
         if (amount > balance) revert BalanceTooLow(amount, balance);
         uint40 readyAt = amount == 0 ? 0 : uint40(block.timestamp + THAW_DELAY_S);
@@ -120,7 +120,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
 
     function withdraw(address to) external nonReentrant {
         _refuseAsPayee(to);
-        address renter = _msgSender();
+        address renter = _caller();
         (uint64 amount, uint40 readyAt) = thawing(renter);
         if (amount == 0 || block.timestamp < readyAt) revert NotReady(amount, readyAt);
         uint256 account_ = _accounts[renter];
@@ -178,7 +178,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
 
     function cashOut(address payee) external nonReentrant {
         _refuseAsPayee(payee);
-        address provider = _msgSender();
+        address provider = _caller();
         uint256 word = _totals[provider];
         uint64 due = TotalsWord.earned(word) - TotalsWord.paidOut(word);
         if (due == 0) revert NothingDue(provider);
@@ -189,7 +189,7 @@ contract Vault is IVault, ERC2771Context, ReentrancyGuardTransient {
 
     function cashOutFees(address payee, address[] calldata providers) external nonReentrant {
         address authority = address(uint160(_present >> 32));
-        address caller = _msgSender();
+        address caller = _caller();
         if (caller != authority) revert NotAuthority(caller, authority);
         _refuseAsPayee(payee);
         uint64 sum;

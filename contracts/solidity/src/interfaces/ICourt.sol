@@ -52,7 +52,7 @@ struct Bond {
 }
 
 /// A case. `state`: 0 unknown, 1 open, 2 punished, 3 acquitted. `by`: until when an answer is sure to count. `places`: what
-/// the answer must lie between.
+/// the answer must lie between; stays when the case ends.
 struct Case {
     address authority;
     uint40 by;
@@ -236,7 +236,7 @@ interface ICourt {
 
     /// What an authority has at stake.
     function bondOf(address authority) external view returns (Bond memory);
-    /// A case; all but the first three fields are of open cases only.
+    /// A case; accuser, atRisk and harmed are of open cases only.
     function caseOf(bytes32 case_) external view returns (Case memory);
     /// What the account may collect.
     function credit(address account) external view returns (uint64);
@@ -256,6 +256,6 @@ interface ICourt {
     function vault() external view returns (address);
     /// The token.
     function token() external view returns (address);
-    /// Whether calls by this address are made for the account in their last 20 bytes (ERC-2771).
-    function isTrustedForwarder(address forwarder) external view returns (bool);
+    /// Who reads the evidence: see {Reader}.
+    function reader() external view returns (address);
 }

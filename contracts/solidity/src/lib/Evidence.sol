@@ -5,7 +5,7 @@ import {Shown, SignedHead, SignedPromise} from "../interfaces/ICourt.sol";
 
 /// What the log's own bytes say: digests that the authority signs, inclusion (RFC 9162), entries and effects. Canonical
 /// bytes are little-endian; grants are ABI words. Arguments lie in memory and hashing is written out: the code is half as
-/// long so, and the court must fit in a blueprint.
+/// long so. The court takes the digests of it, the reader the rest.
 library Evidence {
     uint256 internal constant WHOLE = 0;
     uint256 internal constant MIG = 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Blueprints} from "../utils/Blueprints.sol";
 import {Courts} from "../utils/Courts.sol";
 import {Owed, Shown, SignedHead} from "../../src/interfaces/ICourt.sol";
 import {Item2} from "../../src/interfaces/IVault.sol";
-import {Court} from "../../src/Court.sol";
 import {TestToken} from "../../src/TestToken.sol";
 import {Vault} from "../../src/Vault.sol";
 
@@ -34,7 +34,7 @@ contract CourtHonestHandler is Courts {
     constructor(TestToken token_) {
         token = token_;
         REAL = new Vault(address(this), address(token), _authority(1), 200, THAW_S, FORWARDER);
-        court = new Court(CONTROLLER, address(REAL), address(token), PENALTY, UNBOND_S, ANSWER_S, FORWARDER);
+        court = make(CONTROLLER, address(REAL), address(token), Blueprints.reader());
         _latest = block.timestamp;
         stake(_authority(1), BOND);
         for (uint256 i; i < 2; ++i) {

@@ -197,7 +197,7 @@ contract CourtTest is Courts {
         vm.chainId(5);
         _notSigned(one, other);
         vm.chainId(31337);
-        Court elsewhere = new Court(ANYBODY, address(vault), address(token), PENALTY, 1, 1, FORWARDER);
+        Court elsewhere = make(ANYBODY, address(vault), address(token), court.reader());
         try elsewhere.proveTwoHeads(one, other) {
             revert Untrue("another pool's court took it");
         } catch {}
@@ -267,6 +267,18 @@ contract CourtTest is Courts {
         }
         refuse(Evidence.BadPath.selector, abi.encode(5, 5, 3));
         court.proveFork(one, other, 5, xs[2], mine, ys[5], path);
+    }
+
+    function test_a_reader_that_says_nothing_proves_nothing() public {
+        SignedHead memory one = headOf(5, "x", "s");
+        SignedHead memory other = headOf(5, "y", "s");
+        bytes32[] memory none = new bytes32[](0);
+        court = make(CONTROLLER, address(vault), address(token), ANYBODY); // an account without code
+        try court.proveFork(one, other, 0, "x", none, "y", none) {
+            revert Untrue("silence was taken for a proof");
+        } catch (bytes memory why) {
+            same(why.length, 0, "no reason");
+        }
     }
 
     // -- a broken promise

@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {Courts} from "../utils/Courts.sol";
 import {ICourt, Shown, SignedHead, SignedPromise} from "../../src/interfaces/ICourt.sol";
-import {Court} from "../../src/Court.sol";
 
 /// Two more cheat codes.
 interface VmBytes {
@@ -21,7 +20,7 @@ contract CourtVectorsTest is Courts {
         authority = vm.parseJsonAddress(json, ".authority");
         vault.setAuthority(_epoch(), authority, PRESENT);
         address controller = vm.parseJsonAddress(json, ".controller");
-        court = new Court(controller, address(vault), address(token), PENALTY, UNBOND_S, ANSWER_S, FORWARDER);
+        court = make(controller, address(vault), address(token), court.reader());
         vm.chainId(vm.parseJsonUint(json, ".chain_id"));
         stake(authority, BOND);
         fund(ANYBODY, 2 * DEPOSIT);

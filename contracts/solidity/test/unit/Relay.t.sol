@@ -4,6 +4,7 @@ pragma solidity 0.8.37;
 import {ERC2771Forwarder} from "@openzeppelin/contracts/metatx/ERC2771Forwarder.sol";
 import {Errors} from "@openzeppelin/contracts/utils/Errors.sol";
 import {PermitToken, Relays, Wallet} from "../utils/Relays.sol";
+import {Court} from "../../src/Court.sol";
 import {Forwarder} from "../../src/Forwarder.sol";
 import {IController} from "../../src/interfaces/IController.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
@@ -203,8 +204,10 @@ contract RelayTest is Relays {
     }
 
     function test_the_pool_names_its_forwarder() public view {
-        same(vault.trustedForwarder(), address(forwarder), "vault");
-        same(controller.trustedForwarder(), address(forwarder), "controller");
+        same(controller.trustedForwarder(), address(forwarder), "the pool's");
+        yes(vault.isTrustedForwarder(address(forwarder)), "vault");
+        yes(controller.isTrustedForwarder(address(forwarder)), "controller");
+        yes(Court(controller.court()).isTrustedForwarder(address(forwarder)), "court");
         yes(!vault.isTrustedForwarder(address(controller)), "and no other");
     }
 }

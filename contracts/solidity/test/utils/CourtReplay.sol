@@ -63,7 +63,7 @@ abstract contract CourtReplay is Replay {
             _bonds[entry.authority].open -= 1;
             _putBond(entry.authority);
         }
-        entry = Case(entry.authority, entry.by, state, address(0), 0, address(0), 0);
+        entry = Case(entry.authority, entry.by, state, address(0), 0, address(0), entry.places);
         _opened[case_] = entry;
         _putCase(case_, entry);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Blueprints} from "./Blueprints.sol";
 import {Check} from "./Check.sol";
 import {Trees} from "./Trees.sol";
 import {Bond, ICourt, Shown, SignedHead, SignedPromise} from "../../src/interfaces/ICourt.sol";
@@ -98,7 +99,11 @@ abstract contract Courts is Check, Trees {
     }
 
     function make(address token_) internal returns (Court) {
-        return new Court(CONTROLLER, address(vault), token_, PENALTY, UNBOND_S, ANSWER_S, FORWARDER);
+        return make(CONTROLLER, address(vault), token_, Blueprints.reader());
+    }
+
+    function make(address controller, address vault_, address token_, address reader) internal returns (Court) {
+        return new Court(controller, vault_, token_, PENALTY, UNBOND_S, ANSWER_S, FORWARDER, reader);
     }
 
     function fund(address who, uint256 amount) internal {
