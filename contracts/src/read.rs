@@ -71,7 +71,7 @@ pub struct BondRecord {
     pub open: u32,
 }
 
-/// A case as the court stores it. All but the first three fields are of open cases only.
+/// A case as the court stores it. Accuser, harmed and what is at risk are of open cases only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaseRecord {
     /// Who is accused, or was punished.

@@ -273,7 +273,8 @@ impl Stored {
         let case = self.cases.entry(id).or_default();
         let was_open = case.state == OPEN;
         let authority = authority.unwrap_or(case.authority);
-        *case = CaseRecord { authority, by: case.by, state, ..CaseRecord::default() };
+        // Its places stay: nobody reads those of a closed case, and clearing them costs gas.
+        *case = CaseRecord { authority, by: case.by, state, places: case.places, ..CaseRecord::default() };
         if was_open && let Some(held) = self.bonds.get_mut(&authority) {
             held.open = held.open.saturating_sub(1);
         }
