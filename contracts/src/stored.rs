@@ -268,7 +268,7 @@ impl Stored {
         }
     }
 
-    /// A case ends, which was open unless it needed no answer. What an answer would have needed is forgotten.
+    /// A case ends, which was open unless it needed no answer. Who accused, who is harmed and of how much is forgotten.
     fn close(&mut self, id: Hash32, state: u8, authority: Option<Account>) {
         let case = self.cases.entry(id).or_default();
         let was_open = case.state == OPEN;
