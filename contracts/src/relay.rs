@@ -8,7 +8,8 @@ use ethers_core::types::{Bytes, U256};
 use ethers_core::utils::keccak256;
 use selion_api::{Account, Address, Hash32, Signature};
 
-use crate::abi::{controller, forwarder as f, vault};
+use crate::abi::{controller, forwarder as f, token, vault};
+use crate::deploy::PoolAddresses;
 use crate::pool::{Pool, PoolError};
 use crate::rpc::{BlockTag, RpcError};
 use crate::signer::{Signer, SignerError, recover_digest};
@@ -106,7 +107,9 @@ pub fn made_by(calldata: &[u8]) -> Option<Call> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotACall {
     /// It is for somebody else.
-    #[error("{to} is not a contract of this pool; its Controller is {controller} and its Vault {vault}")]
+    #[error(
+        "{to} is not a contract of this pool; its Controller is {controller}, its Vault {vault}, its token {token}"
+    )]
     Elsewhere {
         /// For whom it is.
         to: Address,
@@ -114,6 +117,8 @@ pub enum NotACall {
         controller: Address,
         /// The pool's Vault.
         vault: Address,
+        /// The pool's token.
+        token: Address,
     },
     /// The contract has no such function.
     #[error("{contract} at {to} has no function with the selector 0x{}", hex::encode(selector))]
@@ -142,6 +147,8 @@ pub enum Contract {
     Controller,
     /// The money.
     Vault,
+    /// What everything is paid in. It takes no relayed calls, but permits.
+    Token,
 }
 
 impl fmt::Display for Contract {
@@ -149,6 +156,7 @@ impl fmt::Display for Contract {
         f.write_str(match self {
             Self::Controller => "Controller",
             Self::Vault => "Vault",
+            Self::Token => "token",
         })
     }
 }
@@ -168,14 +176,16 @@ impl PoolCall {
     /// # Errors
     ///
     /// [`NotACall`].
-    pub fn read(pool: (Address, Address), to: Address, data: &[u8]) -> Result<Self, NotACall> {
-        let (at_controller, at_vault) = pool;
-        let (contract, abi) = if to == at_controller {
+    pub fn read(pool: &PoolAddresses, to: Address, data: &[u8]) -> Result<Self, NotACall> {
+        let PoolAddresses { controller, vault, token, .. } = *pool;
+        let (contract, abi) = if to == controller {
             (Contract::Controller, &*controller::CONTROLLERABI_ABI)
-        } else if to == at_vault {
+        } else if to == vault {
             (Contract::Vault, &*vault::VAULTABI_ABI)
+        } else if to == token {
+            (Contract::Token, &*token::TESTTOKENABI_ABI)
         } else {
-            return Err(NotACall::Elsewhere { to, controller: at_controller, vault: at_vault });
+            return Err(NotACall::Elsewhere { to, controller, vault, token });
         };
         let selector = &data[..data.len().min(4)];
         let function = abi.functions().find(|function| function.short_signature() == selector);
@@ -200,9 +210,18 @@ impl Pool {
     ///
     /// Any [`PoolError`].
     pub async fn forwarder_nonce(&self, forwarder: Address, of: Account) -> Result<u64, PoolError> {
-        let bad = || PoolError::BadAnswer { contract: forwarder, what: "nonces" };
+        self.next_nonce(forwarder, of).await
+    }
+
+    /// The nonce that `counter` expects next of an account: a forwarder in its requests, a token in its permits.
+    ///
+    /// # Errors
+    ///
+    /// Any [`PoolError`].
+    pub async fn next_nonce(&self, counter: Address, of: Account) -> Result<u64, PoolError> {
+        let bad = || PoolError::BadAnswer { contract: counter, what: "nonces" };
         let call = f::NoncesCall { owner: h160(of) }.encode();
-        let answer = self.rpc.call(forwarder, &call, BlockTag::Latest).await?;
+        let answer = self.rpc.call(counter, &call, BlockTag::Latest).await?;
         let nonce = U256::decode(answer).map_err(|_| bad())?;
         u64::try_from(nonce).map_err(|_| bad())
     }

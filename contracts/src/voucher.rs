@@ -118,8 +118,13 @@ pub fn batch_digest(chain_id: u64, vault: Address, provider: Account, epoch: u32
 /// The EIP-712 digest of a struct hash under one of the pool's domains.
 pub(crate) fn typed_digest(name: &str, chain_id: u64, contract: Address, struct_hash: [u8; 32]) -> Hash32 {
     let domain = (keccak256(DOMAIN_TYPE), keccak256(name), keccak256("1"), U256::from(chain_id), h160(contract));
+    typed_under(keccak256(domain.encode()), struct_hash)
+}
+
+/// The same under any domain, given by its separator.
+pub(crate) fn typed_under(domain: [u8; 32], struct_hash: [u8; 32]) -> Hash32 {
     let mut bytes = vec![0x19, 0x01];
-    bytes.extend(keccak256(domain.encode()));
+    bytes.extend(domain);
     bytes.extend(struct_hash);
     Hash32(keccak256(bytes))
 }

@@ -4,10 +4,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use selion_api::rest::{Hex, NewRelay, RelayState, RelayView};
-use selion_api::{Account, TimeMs};
+use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
 use selion_client::{Client, ClientError};
 use selion_contracts::write::Call;
-use selion_contracts::{BlockTag, ForwardRequest, Pool, PoolError, Receipt, Signer, TxError, tx};
+use selion_contracts::{BlockTag, ForwardRequest, Permit, Pool, PoolError, Receipt, Signer, TxError, tx};
 
 /// For how long a request is good.
 const GOOD_FOR_MS: u64 = 10 * 60 * 1_000;
@@ -37,6 +37,22 @@ pub enum CourierError {
     /// The pool's contracts are of an earlier release.
     #[error("the pool's contracts take no relayed calls: {0}")]
     NoForwarder(PoolError),
+    /// The account cannot pay, and its token cannot be allowed for by a signature.
+    #[error(
+        "account {account} has no gas and lets {spender} take only {allowed} base units of token {token}, not {amount}; that token takes no permits (EIP-2612), so only the account's own `approve` can allow more: send it some coins for that"
+    )]
+    NoPermits {
+        /// Whose.
+        account: Account,
+        /// The token.
+        token: Address,
+        /// The pool's contract that would take it.
+        spender: Address,
+        /// Base units that it may take.
+        allowed: u128,
+        /// Base units that are needed.
+        amount: Amount,
+    },
     /// The controller did not take it.
     #[error(transparent)]
     Controller(#[from] ClientError),
@@ -105,7 +121,41 @@ impl Courier<'_> {
                 other => return Ok(other?),
             }
         }
-        match self.relay(call).await {
+        self.explained(self.relay(call).await)
+    }
+
+    /// Lets `spender`, a contract of the pool, take `amount` of the account's tokens: by the call `approve`, or by a permit
+    /// where calls are relayed. `None` if it may already; else it may without end.
+    ///
+    /// # Errors
+    ///
+    /// [`CourierError`].
+    pub async fn allow(
+        &self,
+        spender: Address,
+        amount: Amount,
+        approve: Call,
+    ) -> Result<Option<Receipt>, CourierError> {
+        let (account, token) = (self.signer.account(), self.pool.at.token);
+        let allowed = self.pool.allowance(Address(account.0), spender, BlockTag::Latest).await?;
+        if allowed >= u128::from(amount.0) {
+            return Ok(None);
+        }
+        if !self.relays().await? {
+            match self.pool.send(self.signer, approve).await {
+                Err(PoolError::Tx(TxError::NoGas { .. })) => {}
+                other => return Ok(Some(other?)),
+            }
+        }
+        match self.pool.permit_domain().await? {
+            Some(domain) => self.explained(self.permit(spender, domain).await).map(Some),
+            None => Err(CourierError::NoPermits { account, token, spender, allowed, amount }),
+        }
+    }
+
+    /// Says what an account without gas can do where nobody sends for it.
+    fn explained(&self, relayed: Result<Receipt, CourierError>) -> Result<Receipt, CourierError> {
+        match relayed {
             Err(why @ (CourierError::NoForwarder(_) | CourierError::Controller(_))) if !self.always_relay => {
                 let (account, chain_id) = (self.signer.account(), self.pool.chain_id);
                 Err(CourierError::NoGas { account, chain_id, why: Box::new(why) })
@@ -123,21 +173,45 @@ impl Courier<'_> {
             other => other.into(),
         })?;
         let nonce = pool.forwarder_nonce(forwarder, from).await?;
-        let deadline = now().plus(GOOD_FOR_MS);
-        let deadline_s = deadline.0 / 1_000;
+        let (deadline, deadline_s) = good_until();
         let mut request = ForwardRequest { from, to: call.to, gas: 0, nonce, deadline_s, data: call.data };
         // As the forwarder calls it; the transaction's own part of the estimate is what it has to spare.
         let as_forwarder = Account(forwarder.0);
         request.gas = pool.rpc.estimate_gas(as_forwarder, Some(request.to), &request.as_told()).await?;
         let signature = request.sign(self.signer, pool.chain_id, forwarder).map_err(PoolError::from)?;
+        let (gas, call) = (request.gas, Call { to: request.to, data: request.data });
+        self.hand_over(call, gas, nonce, deadline, &signature).await
+    }
+
+    async fn permit(&self, spender: Address, domain: Hash32) -> Result<Receipt, CourierError> {
+        let (pool, owner) = (self.pool, self.signer.account());
+        let nonce = pool.permit_nonce(owner).await?;
+        let (deadline, deadline_s) = good_until();
+        let permit = Permit::endless(owner, spender, nonce, deadline_s);
+        let signature = permit.sign(self.signer, domain).map_err(PoolError::from)?;
+        let call = permit.call(pool.at.token, &signature);
+        // Whoever sends it is the caller: the token looks at the signature only.
+        let gas = pool.rpc.estimate_gas(owner, Some(call.to), &call.data).await?;
+        self.hand_over(call, gas, nonce, deadline, &signature).await
+    }
+
+    /// Gives the controller what was signed, and waits for its block.
+    async fn hand_over(
+        &self,
+        call: Call,
+        gas: u64,
+        nonce: u64,
+        deadline_ms: TimeMs,
+        signature: &Signature,
+    ) -> Result<Receipt, CourierError> {
         let client = Client::new(self.controller)?;
         let new = NewRelay {
-            from,
-            to: request.to,
-            gas: request.gas,
+            from: self.signer.account(),
+            to: call.to,
+            gas,
             nonce,
-            deadline_ms: deadline,
-            data: Hex(request.data),
+            deadline_ms,
+            data: Hex(call.data),
             signature: Hex(signature.0.to_vec()),
         };
         let taken = client.relay(&new).await?;
@@ -170,6 +244,12 @@ impl Courier<'_> {
         // Our node of the chain may be behind the controller's.
         Ok(tx::wait(&self.pool.rpc, hash, PATIENCE).await.map_err(PoolError::from)?)
     }
+}
+
+/// How long what is signed now is good: in milliseconds, and in the seconds that are signed.
+fn good_until() -> (TimeMs, u64) {
+    let until = now().plus(GOOD_FOR_MS);
+    (until, until.0 / 1_000)
 }
 
 /// This machine's clock.

@@ -60,20 +60,6 @@ pub enum JoinError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The stake cannot be relayed.
-    #[error(
-        "account {account} has no gas, and lets the pool's Controller {controller} take only {allowed} base units of its token, not the stake of {stake}: only its own transaction can allow more; send it some coins"
-    )]
-    NotAllowed {
-        /// Whose.
-        account: Account,
-        /// Who would take it.
-        controller: Address,
-        /// Base units that it may take.
-        allowed: u128,
-        /// The stake.
-        stake: Amount,
-    },
     /// The account cannot pay the stake.
     #[error(
         "account {account} has {have} of the pool's token, the stake is {need}; send it the rest (on a development chain: --dev-fund)"
@@ -188,16 +174,9 @@ impl Joining<'_> {
         self.send(self.pool.register_provider(Address(account.0), stake)).await
     }
 
-    /// Lets the pool take the stake. The token takes no relayed calls: who has no gas must have allowed it before.
     async fn allow(&mut self, stake: Amount) -> Result<(), JoinError> {
-        let (account, controller) = (self.owner.account(), self.pool.at.controller);
-        if !self.courier().relays().await? {
-            return self.send(self.pool.approve_controller()).await;
-        }
-        let allowed = self.pool.allowance(Address(account.0), controller, BlockTag::Latest).await?;
-        if allowed < u128::from(stake.0) {
-            return Err(JoinError::NotAllowed { account, controller, allowed, stake });
-        }
+        let allowed = self.courier().allow(self.pool.at.controller, stake, self.pool.approve_controller()).await?;
+        self.sent.extend(allowed.map(|receipt| receipt.tx));
         Ok(())
     }
 

@@ -57,6 +57,33 @@ async fn an_owner_without_gas_joins_through_the_relay_and_the_node_can_be_leased
 }
 
 #[tokio::test]
+async fn an_owner_without_gas_stakes_by_a_permit_and_is_on_offer() -> Result<()> {
+    const STAKE: u64 = 5_000_000;
+    let pool = Pool::open_with(&["--min-stake", &STAKE.to_string()]).await?;
+    let controller = pool.controller_with(&pool.path("controller"), "127.0.0.1:0", &["--relay-per-day", "4"]).await?;
+    let args = without_funds(&pool, &controller.url);
+    let ended = run(pool.home(), args.clone()).await?;
+    assert!(ended.code == Some(1) && ended.err.contains("the stake is 5000000"), "{}", ended.err);
+    // Somebody sends it the stake; it never has a coin of the chain.
+    let owner = assert_still_penniless(&pool).await?;
+    let operator = Signer::open_or_create(&pool.path("authority.key"))?;
+    pool.contracts.send(&operator, pool.contracts.mint(owner.address(), STAKE.into())).await?;
+
+    let mut agent = Part::start(pool.home(), "agent", args)?;
+    let joined = agent.said("joined").await?;
+    assert_eq!(joined["transactions"].as_array().context("a list")?.len(), 4);
+    while agent.said("event").await? != "linked" {}
+    assert_still_penniless(&pool).await?;
+    let provider = pool.contracts.provider(owner.account(), BlockTag::Latest).await?.context("a provider")?;
+    assert_eq!(provider.stake.0, STAKE);
+    assert_eq!(pool.contracts.token_balance(owner.address(), BlockTag::Latest).await?, 0);
+    let node: NodeId = joined["node"].as_str().context("a node")?.parse()?;
+    let renter = Renter::login(&pool, &controller.url, "ada").await?;
+    until("the node's offer", async || is_on_offer(&renter.client, node).await).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_owner_without_gas_is_told_what_to_do_where_nothing_is_relayed() -> Result<()> {
     let pool = Pool::open_with(&NO_STAKE).await?;
     let controller = pool.controller(&pool.path("controller"), "127.0.0.1:0").await?;

@@ -27,23 +27,25 @@ impl FromStr for Hex {
 }
 text_on_the_wire!(Hex, "bytes as 0x and hex digits");
 
-/// `POST /v1/relay`: a call that `from` signed for the pool's forwarder (EIP-712 `ForwardRequest`, value 0).
+/// `POST /v1/relay`: a call that `from` signed for the pool's forwarder (EIP-712 `ForwardRequest`, value 0); or, to the
+/// pool's token, its own `permit` (EIP-2612), which says in `data` what the other fields say.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewRelay {
     /// Whose call it is.
     pub from: Account,
-    /// The pool's Controller or Vault contract.
+    /// The pool's Controller or Vault contract, or for a permit its token.
     pub to: Address,
     /// Gas that the call itself may use.
     pub gas: u64,
-    /// The next one of `from` at the forwarder.
+    /// The next one of `from` at the forwarder, or for a permit at the token.
     pub nonce: u64,
     /// When the request lapses, at most an hour from now; it is signed in whole seconds, rounded down.
     pub deadline_ms: TimeMs,
     /// Selector and arguments.
     pub data: Hex,
-    /// Of `from` over the request: its key's 65 bytes, or what its contract accepts (EIP-1271).
+    /// Of `from` over the request: its key's 65 bytes, or what its contract accepts (EIP-1271). Of a permit: its `r`, `s`
+    /// and `v`.
     pub signature: Hex,
 }
 
@@ -68,7 +70,7 @@ pub struct RelayView {
     pub id: u64,
     /// Whose call it is.
     pub from: Account,
-    /// Its nonce at the forwarder.
+    /// Its nonce at the forwarder, or for a permit at the token.
     pub nonce: u64,
     /// Name of the contract's function.
     pub call: String,

@@ -119,8 +119,9 @@ async fn deposit(out: Output, session: &Session, amount: Amount, free: bool) -> 
         let free = if dev::is_dev_chain(pool.chain_id) { ", or add --dev: this is a development chain" } else { "" };
         return Err(Failure::new(Exit::Conflict, "no_tokens", detail, format!("send it the rest{free}")));
     }
-    pool.send(&signer, pool.approve_vault()).await?;
-    let receipt = pool.send(&signer, pool.deposit(amount)).await?;
+    let courier = courier(session, &pool, &signer, false);
+    courier.allow(pool.at.vault, amount, pool.approve_vault()).await?;
+    let receipt = courier.send(pool.deposit(amount)).await?;
     let what = format!("{} tokens deposited; they count once the block is final", unit::show_money(amount.0));
     sent(out, &what, &receipt)
 }

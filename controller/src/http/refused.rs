@@ -94,6 +94,24 @@ pub(super) fn not_relayed(refusal: &relay::Refusal) -> Face {
             "sign the typed data ForwardRequest with value 0, for the forwarder and chain that the detail names",
             false,
         ),
+        R::PermitNotSigned { .. } => (
+            S::UNPROCESSABLE_ENTITY,
+            "bad_signature",
+            "sign the typed data Permit under the token's own DOMAIN_SEPARATOR, with the owner's key",
+            false,
+        ),
+        R::NoPermits { .. } => {
+            (S::CONFLICT, "relay_no_permits", "send the token's approve as a transaction of your own", false)
+        }
+        R::Spender { .. } => {
+            (S::FORBIDDEN, "relay_spender", "sign a permit for one of the contracts that the detail names", false)
+        }
+        R::Differs { .. } => (
+            S::UNPROCESSABLE_ENTITY,
+            "relay_permit",
+            "say in from, deadline_ms and signature what the permit in the data says",
+            false,
+        ),
         R::Nonce { .. } => (S::CONFLICT, "relay_nonce", "sign it again with the nonce that the detail names", false),
         R::Busy { .. } => (S::CONFLICT, "relay_busy", "wait for that one: GET /v1/relay/{id}", true),
         R::Reverted { .. } => {

@@ -1,8 +1,8 @@
 //! Which requests are relayed: pure, one early return for each refusal.
 
-use selion_api::{Account, Address, TimeMs};
+use selion_api::{Account, Address, Signature, TimeMs};
 use selion_contracts::relay::{Contract, NotACall};
-use selion_contracts::{ForwardRequest, PoolAddresses, PoolCall};
+use selion_contracts::{ForwardRequest, Permit, PoolAddresses, PoolCall};
 
 /// Most gas of a relayed call. Registering a component with a long URL is the dearest that is relayed.
 pub const MOST_GAS: u64 = 500_000;
@@ -20,7 +20,7 @@ const PER_ACCOUNT: u32 = 20;
 const PER_PEER: u32 = 60;
 
 /// What owners and renters do for themselves. Nothing here is the authority's, and nothing that is not here is relayed.
-const RELAYED: [(Contract, &str); 16] = [
+const RELAYED: [(Contract, &str); 17] = [
     (Contract::Controller, "registerProvider"),
     (Contract::Controller, "unbond"),
     (Contract::Controller, "withdrawStake"),
@@ -37,6 +37,7 @@ const RELAYED: [(Contract, &str); 16] = [
     (Contract::Vault, "thaw"),
     (Contract::Vault, "withdraw"),
     (Contract::Vault, "cashOut"),
+    (Contract::Token, "permit"),
 ];
 
 /// Why a request is not relayed.
@@ -100,8 +101,45 @@ pub enum Refusal {
         /// On which chain.
         chain_id: u64,
     },
+    /// The pool's token knows no permits.
+    #[error("the pool's token {token} takes no permits (EIP-2612)")]
+    NoPermits {
+        /// The token.
+        token: Address,
+    },
+    /// It would let a stranger take tokens.
+    #[error(
+        "the permit is for {spender}; one for the pool's Controller {}, its Vault {} or its Court {} is relayed",
+        at.controller, at.vault, at.court
+    )]
+    Spender {
+        /// As signed.
+        spender: Address,
+        /// The pool's contracts.
+        at: PoolAddresses,
+    },
+    /// The request says one thing and the permit in it another.
+    #[error("the request and the permit in its data differ in {what}")]
+    Differs {
+        /// Which part.
+        what: &'static str,
+    },
+    /// Nobody signed the permit who may.
+    #[error(
+        "the key of {owner} did not sign this permit with nonce {nonce} for token {token} on chain {chain_id}; a signature with a high s counts as none, and one by a contract is not known to tokens"
+    )]
+    PermitNotSigned {
+        /// Who should have.
+        owner: Account,
+        /// As the request has it.
+        nonce: u64,
+        /// For which token.
+        token: Address,
+        /// On which chain.
+        chain_id: u64,
+    },
     /// It was used, or one before it is missing.
-    #[error("the next nonce of {from} at the forwarder is {next}, not {given}")]
+    #[error("the next nonce of {from} is {next}, not {given}")]
     Nonce {
         /// Whose.
         from: Account,
@@ -158,7 +196,7 @@ pub fn form(at: &PoolAddresses, request: &ForwardRequest, signature: &[u8], now:
             return Err(Refusal::TooLong { what, bytes, most });
         }
     }
-    let call = PoolCall::read((at.controller, at.vault), request.to, &request.data)?;
+    let call = PoolCall::read(at, request.to, &request.data)?;
     if !RELAYED.iter().any(|(contract, name)| (*contract, *name) == (call.contract, call.name.as_str())) {
         return Err(Refusal::NotRelayed { contract: call.contract, call: call.name });
     }
@@ -173,6 +211,29 @@ pub fn form(at: &PoolAddresses, request: &ForwardRequest, signature: &[u8], now:
         return Err(Refusal::TooFar { deadline, latest });
     }
     Ok(call)
+}
+
+/// Reads the permit that a request to the pool's token carries, and judges all of it but the signature.
+///
+/// # Errors
+///
+/// [`Refusal::Spender`], [`Refusal::Differs`]: that also for a deadline beyond 64 bits, which no request has.
+pub fn permit(at: &PoolAddresses, request: &ForwardRequest, signature: &[u8]) -> Result<(Permit, Signature), Refusal> {
+    let read = Permit::read(&request.data, request.nonce);
+    let (permit, signed) = read.ok_or(Refusal::Differs { what: "the deadline" })?;
+    let spender = permit.spender;
+    if ![at.controller, at.vault, at.court].contains(&spender) {
+        return Err(Refusal::Spender { spender, at: *at });
+    }
+    let parts = [
+        ("the owner", permit.owner == request.from),
+        ("the deadline", permit.deadline_s == request.deadline_s),
+        ("the signature", signed.0 == signature),
+    ];
+    match parts.into_iter().find(|(_, equal)| !equal) {
+        Some((what, _)) => Err(Refusal::Differs { what }),
+        None => Ok((permit, signed)),
+    }
 }
 
 /// Judges a nonce by the one that the chain expects.

@@ -20,7 +20,7 @@ fn judged(request: &ForwardRequest) -> Result<String, Refusal> {
 fn what_owners_and_renters_do_for_themselves_is_relayed() {
     let pool = pool();
     let (node, me, some) = (NodeId([4; 20]), Address([9; 20]), Amount(1));
-    let consent = selion_api::Signature([1; 65]);
+    let consent = Signature([1; 65]);
     let calls = [
         ("registerProvider", pool.register_provider(me, some)),
         ("unbond", pool.unbond(some)),
@@ -64,15 +64,42 @@ fn nothing_of_the_authority_is_relayed_whoever_signed_it() {
 #[test]
 fn another_contract_another_function_and_other_arguments_are_no_call_of_the_pool() {
     let pool = pool();
-    assert!(matches!(
-        judged(&request(pool.mint(Address([9; 20]), 1))),
-        Err(Refusal::NotACall(NotACall::Elsewhere { .. }))
-    ));
+    let elsewhere = Call { to: Address([7; 20]), ..pool.thaw(Amount(1)) };
+    assert!(matches!(judged(&request(elsewhere)), Err(Refusal::NotACall(NotACall::Elsewhere { .. }))));
     let unknown = Call { to: pool.at.vault, data: vec![1, 2, 3, 4] };
     assert!(matches!(judged(&request(unknown)), Err(Refusal::NotACall(NotACall::Unknown { .. }))));
     let mut longer = pool.thaw(Amount(1));
     longer.data.push(0);
     assert!(matches!(judged(&request(longer)), Err(Refusal::NotACall(NotACall::Arguments { .. }))));
+}
+
+#[test]
+fn of_the_token_permits_for_the_pools_own_contracts_are_relayed_and_nothing_else() {
+    let pool = pool();
+    for call in [pool.mint(Address([9; 20]), 1), pool.approve_vault()] {
+        assert!(matches!(judged(&request(call)), Err(Refusal::NotRelayed { contract: Contract::Token, .. })));
+    }
+    let owner = Account([9; 20]);
+    let deadline_s = NOW.0 / 1_000 + 600;
+    let signature = Signature([4; 65]);
+    let of = |owner, spender, deadline_s| {
+        let permit = Permit::endless(owner, spender, 3, deadline_s);
+        let request = request(permit.call(pool.at.token, &signature));
+        (permit, judged(&request), super::permit(&pool.at, &request, &signature.0), request)
+    };
+    for spender in [pool.at.controller, pool.at.vault, pool.at.court] {
+        let (permit, named, read, _) = of(owner, spender, deadline_s);
+        assert_eq!((named, read), (Ok("permit".into()), Ok((permit, signature))));
+    }
+    for spender in [pool.at.token, Address([9; 20]), Address::ZERO] {
+        assert_eq!(of(owner, spender, deadline_s).2, Err(Refusal::Spender { spender, at: pool.at }));
+    }
+    // Only what is signed counts for the token, so the request may not say anything else.
+    let differs = |what| Err(Refusal::Differs { what });
+    assert_eq!(of(Account([8; 20]), pool.at.vault, deadline_s).2, differs("the owner"));
+    assert_eq!(of(owner, pool.at.vault, deadline_s + 1).2, differs("the deadline"));
+    let request = of(owner, pool.at.vault, deadline_s).3;
+    assert_eq!(permit(&pool.at, &request, &[5; 65]), differs("the signature"));
 }
 
 #[test]

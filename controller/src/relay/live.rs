@@ -5,7 +5,7 @@ use std::path::Path;
 use selion_api::rest::Hex;
 use selion_api::{Account, Amount, Hash32, NodeId};
 use selion_contracts::write::Call;
-use selion_contracts::{BlockTag, Pool, Rpc, Signer};
+use selion_contracts::{BlockTag, Permit, Pool, Rpc, Signer};
 use tokio_util::sync::CancellationToken;
 
 use super::ground::OnChain;
@@ -135,6 +135,43 @@ async fn an_owner_whose_wallet_has_nothing_registers_provider_node_and_offer() {
     assert_eq!(pool.rpc.balance(me).await.unwrap(), 0);
     assert_eq!(pool.rpc.nonce(me, LATEST).await.unwrap(), 0);
     assert_eq!(pool.forwarder_nonce(scene.forwarder, me).await.unwrap(), 3);
+    scene.store.close().await;
+    stop.cancel();
+    task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_permit_of_a_wallet_that_has_nothing_counts_once() {
+    let (dir, stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let (url, task) = chain(dir.path(), &stop).await;
+    let scene = Scene::open(&url, dir.path()).await;
+    let (pool, owner) = (&scene.pool, Signer::random().unwrap());
+    let (me, court) = (owner.account(), pool.at.court);
+    let domain = pool.permit_domain().await.unwrap().unwrap();
+    let deadline_s = wall_clock().0 / 1_000 + 600;
+    let signed = |nonce| {
+        let permit = Permit::endless(me, court, nonce, deadline_s);
+        let signature = permit.sign(&owner, domain).unwrap();
+        let call = permit.call(pool.at.token, &signature);
+        let request = ForwardRequest { from: me, to: call.to, gas: 100_000, nonce, deadline_s, data: call.data };
+        NewRelay { signature: Hex(signature.0.to_vec()), ..scene.with_signature(&owner, request) }
+    };
+    // A contract without permits, and an account that is none.
+    for token in [pool.at.vault, owner.address()] {
+        let plain = Pool { at: PoolAddresses { token, ..pool.at }, ..pool.clone() };
+        assert_eq!(plain.permit_domain().await.unwrap(), None);
+    }
+    let early = scene.take(&signed(1)).await;
+    assert!(matches!(early, Err(Refusal::Nonce { next: 0, .. })), "{early:?}");
+    let taken = scene.take(&signed(0)).await.unwrap();
+    let mut outbox = scene.outbox();
+    for _ in 0..2 {
+        outbox.pass(wall_clock(), 0, |_| None).await.unwrap();
+    }
+    assert_eq!(scene.view(taken.id).await.state, RelayState::Mined);
+    assert_eq!(pool.allowance(owner.address(), court, LATEST).await.unwrap(), u128::MAX);
+    assert_eq!((pool.permit_nonce(me).await.unwrap(), pool.rpc.balance(me).await.unwrap()), (1, 0));
+    assert_eq!(scene.take(&signed(0)).await.unwrap().state, RelayState::Mined, "the same again is the same answer");
     scene.store.close().await;
     stop.cancel();
     task.await.unwrap();

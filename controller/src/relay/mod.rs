@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use selion_api::rest::{NewRelay, RelayState, RelayView};
-use selion_api::{Address, TimeMs};
+use selion_api::{Address, Hash32, TimeMs};
+use selion_contracts::relay::Contract;
+use selion_contracts::write::Call;
 use selion_contracts::{ForwardRequest, PoolAddresses};
 use tokio::sync::Notify;
 
@@ -98,31 +100,60 @@ impl Open {
         peer: &str,
         now: TimeMs,
     ) -> Result<RelayView, RelayError> {
-        let Rules { at, chain_id, forwarder, payer, per_day } = self.rules;
+        let Rules { at, payer, per_day, .. } = self.rules;
         let call = form(&at, request, signature, now)?;
-        let digest = request.digest(chain_id, forwarder);
-        let by_key = request.recover(signature, chain_id, forwarder) == Some(request.from);
-        if !by_key && !self.ground.accepts(request.from, digest, signature).await? {
-            return Err(Refusal::NotSigned { from: request.from, forwarder, chain_id }.into());
-        }
-        let row = relay::New { account: request.from, nonce: request.nonce, digest, call: &call.name, peer, now };
+        let permits = call.contract == Contract::Token;
+        let (digest, sent) = match permits {
+            true => self.permit(request, signature).await?,
+            false => self.call(request, signature).await?,
+        };
+        let row = relay::New {
+            account: request.from,
+            counter: sent.to,
+            nonce: request.nonce,
+            digest,
+            call: &call.name,
+            peer,
+            now,
+        };
         if let Some(kept) = relay::equal(&self.store.readers, &row).await? {
             return Ok(view(kept));
         }
         // Both of these again under the writer's lock; here they spare the chain a question.
         budget(&relay::spent(&self.store.readers, &row).await?, per_day, now)?;
-        nonce(request, self.ground.next_nonce(request.from).await?)?;
-        self.ground.try_out(request, signature).await?;
-        let execute = request.execute(forwarder, signature);
-        let order = Order {
-            kind: Kind::Relay,
-            subject: format!("{} {}", request.from, request.nonce),
-            target: execute.to,
-            calldata: execute.data,
-        };
+        nonce(request, self.ground.next_nonce(sent.to, request.from).await?)?;
+        match permits {
+            true => self.ground.try_call(&sent).await?,
+            false => self.ground.try_out(request, signature).await?,
+        }
+        let subject = format!("{} {} {}", call.name, request.from, request.nonce);
+        let order = Order { kind: Kind::Relay, subject, target: sent.to, calldata: sent.data };
         let kept = relay::take(&self.store.writer, payer, &order, &row, |spent| budget(spent, per_day, now)).await??;
         self.nudge.notify_one();
         Ok(view(kept))
+    }
+
+    /// A call by way of the forwarder: what was signed, and what is sent.
+    async fn call(&self, request: &ForwardRequest, signature: &[u8]) -> Result<(Hash32, Call), Refusal> {
+        let Rules { chain_id, forwarder, .. } = self.rules;
+        let digest = request.digest(chain_id, forwarder);
+        let by_key = request.recover(signature, chain_id, forwarder) == Some(request.from);
+        if !by_key && !self.ground.accepts(request.from, digest, signature).await? {
+            return Err(Refusal::NotSigned { from: request.from, forwarder, chain_id });
+        }
+        Ok((digest, request.execute(forwarder, signature)))
+    }
+
+    /// A permit, which its token takes from anybody: what was signed, and what is sent.
+    async fn permit(&self, request: &ForwardRequest, signature: &[u8]) -> Result<(Hash32, Call), Refusal> {
+        let Rules { at, chain_id, .. } = self.rules;
+        let (token, nonce) = (at.token, request.nonce);
+        let (permit, signature) = judge::permit(&at, request, signature)?;
+        let domain = self.ground.permit_domain().await?.ok_or(Refusal::NoPermits { token })?;
+        if !permit.is_signed(&signature, domain) {
+            return Err(Refusal::PermitNotSigned { owner: permit.owner, nonce, token, chain_id });
+        }
+        Ok((permit.digest(domain), permit.call(token, &signature)))
     }
 }
 

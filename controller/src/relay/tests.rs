@@ -6,9 +6,9 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use selion_api::rest::Hex;
-use selion_api::{Account, Amount, Hash32};
+use selion_api::{Account, Amount, Hash32, Signature};
 use selion_contracts::write::Call;
-use selion_contracts::{Pool, Rpc, Signer};
+use selion_contracts::{Permit, Pool, Rpc, Signer};
 
 use super::*;
 use crate::store::outbox;
@@ -16,6 +16,8 @@ use crate::store::outbox;
 const NOW: TimeMs = TimeMs(1_800_000_000_000);
 const PAYER: Address = Address([0xa0; 20]);
 const FORWARDER: Address = Address([7; 20]);
+/// The token's, for its permits.
+const DOMAIN: Hash32 = Hash32([0xd0; 32]);
 
 /// A chain as its node would answer.
 #[derive(Default)]
@@ -25,13 +27,20 @@ struct Played {
     wallet: Option<(Account, Vec<u8>)>,
     reverts: Option<&'static str>,
     dead: bool,
+    /// Permits that the token took of anybody.
+    permits: u64,
+    /// A token that knows none.
+    plain_token: bool,
 }
 
 #[async_trait]
 impl Ground for Played {
-    async fn next_nonce(&self, of: Account) -> Result<u64, Refusal> {
+    async fn next_nonce(&self, counter: Address, of: Account) -> Result<u64, Refusal> {
         if self.dead {
             return Err(Refusal::NoAnswer { why: "connection refused".into() });
+        }
+        if counter != FORWARDER {
+            return Ok(self.permits);
         }
         Ok(self.nonces.lock().unwrap().get(&of).copied().unwrap_or(0))
     }
@@ -40,7 +49,15 @@ impl Ground for Played {
         Ok(self.wallet.as_ref().is_some_and(|(wallet, accepted)| (*wallet, &accepted[..]) == (who, signature)))
     }
 
+    async fn permit_domain(&self) -> Result<Option<Hash32>, Refusal> {
+        Ok((!self.plain_token).then_some(DOMAIN))
+    }
+
     async fn try_out(&self, _: &ForwardRequest, _: &[u8]) -> Result<(), Refusal> {
+        self.reverts.map_or(Ok(()), |reason| Err(Refusal::Reverted { reason: reason.into() }))
+    }
+
+    async fn try_call(&self, _: &Call) -> Result<(), Refusal> {
         self.reverts.map_or(Ok(()), |reason| Err(Refusal::Reverted { reason: reason.into() }))
     }
 }
@@ -182,6 +199,103 @@ async fn what_is_forged_foreign_replayed_late_or_refused_is_named_and_nothing_is
     let off = Relay::off().take(&signed(&me, &request), None, NOW).await;
     assert!(matches!(off, Err(RelayError::Refused(Refusal::Off))));
     assert_eq!((replayed.ordered().await, reverts.ordered().await, dead.ordered().await), (0, 0, 0));
+}
+
+/// A permit of that nonce for the pool's Controller, signed by `by` under `domain`.
+fn permit_by(by: &Signer, owner: &Signer, nonce: u64, domain: Hash32) -> NewRelay {
+    let permit = Permit::endless(owner.account(), pool().at.controller, nonce, NOW.0 / 1_000 + 600);
+    let signature = permit.sign(by, domain).unwrap();
+    let call = permit.call(pool().at.token, &signature);
+    with_signature(&unsigned(owner, call, nonce), signature.0.to_vec())
+}
+
+/// The other signature that the same key could have given: its `s` is the order of secp256k1 less the first one's.
+fn twin(of: &Signature) -> Signature {
+    let order: [u8; 32] =
+        hex::decode("fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141").unwrap().try_into().unwrap();
+    let (mut twin, mut borrow) = (*of, 0);
+    for at in (0..32).rev() {
+        let less = i16::from(order[at]) - i16::from(of.0[32 + at]) - borrow;
+        borrow = i16::from(less < 0);
+        twin.0[32 + at] = u8::try_from(less.rem_euclid(256)).unwrap();
+    }
+    twin.0[64] = 55 - of.0[64];
+    twin
+}
+
+fn permit(owner: &Signer, nonce: u64) -> NewRelay {
+    permit_by(owner, owner, nonce, DOMAIN)
+}
+
+#[tokio::test]
+async fn a_permit_is_ordered_once_beside_the_call_with_the_same_nonce() {
+    let (scene, me) = (Scene::open(Played::default(), 10).await, key(9));
+    let called = scene.take(&thaw(&me, 0)).await.unwrap();
+    let taken = scene.take(&permit(&me, 0)).await.unwrap();
+    assert_ne!(taken.id, called.id, "the token counts its own nonces");
+    assert_eq!((taken.state, taken.call.as_str(), taken.nonce), (RelayState::Waiting, "permit", 0));
+    assert_eq!(scene.take(&permit(&me, 0)).await, Ok(taken.clone()));
+    assert_eq!(scene.take(&thaw(&me, 0)).await, Ok(called));
+    let rows = outbox::newest(&scene.store.readers, 9).await.unwrap();
+    let row = rows.iter().find(|row| uint(row.seq) == taken.id).unwrap();
+    // Not by way of the forwarder: the token does not ask who calls.
+    assert_eq!((row.order.kind, row.order.target), (Kind::Relay, pool().at.token));
+    assert_eq!(row.order.calldata, permit(&me, 0).data.0);
+    assert_eq!(rows.len(), 2);
+}
+
+#[tokio::test]
+async fn a_permit_that_is_forged_replayed_malleable_late_or_for_a_stranger_is_named_and_nothing_is_ordered() {
+    let (me, thief) = (key(9), key(8));
+    let scene = Scene::open(Played::default(), 10).await;
+    let unsigned_by_me =
+        Refusal::PermitNotSigned { owner: me.account(), nonce: 0, token: pool().at.token, chain_id: 31_337 };
+    // By another key, for another token or chain, and signed for another nonce.
+    let later = NewRelay { nonce: 0, ..permit(&me, 1) };
+    for forged in [permit_by(&thief, &me, 0, DOMAIN), permit_by(&me, &me, 0, Hash32([1; 32])), later] {
+        assert_eq!(scene.take(&forged).await, Err(unsigned_by_me.clone()));
+    }
+    // The malleable twin: a high s, which some tokens would take.
+    let good = Signature(permit(&me, 0).signature.0.try_into().unwrap());
+    let twin = twin(&good);
+    let to_me = Permit::endless(me.account(), pool().at.controller, 0, NOW.0 / 1_000 + 600);
+    let malleable = with_signature(&unsigned(&me, to_me.call(pool().at.token, &twin), 0), twin.0.to_vec());
+    assert_eq!(scene.take(&malleable).await, Err(unsigned_by_me));
+
+    let to = |token, spender, deadline_s| {
+        let permit = Permit::endless(me.account(), spender, 0, deadline_s);
+        let signature = permit.sign(&me, DOMAIN).unwrap();
+        let request = ForwardRequest { deadline_s, ..unsigned(&me, permit.call(token, &signature), 0) };
+        with_signature(&request, signature.0.to_vec())
+    };
+    let (token, spender, soon) = (pool().at.token, pool().at.controller, NOW.0 / 1_000 + 600);
+    let foreign = scene.take(&to(Address([5; 20]), spender, soon)).await;
+    assert!(matches!(foreign, Err(Refusal::NotACall(_))), "{foreign:?}");
+    let stranger = Address(thief.account().0);
+    assert_eq!(
+        scene.take(&to(token, stranger, soon)).await,
+        Err(Refusal::Spender { spender: stranger, at: pool().at })
+    );
+    let late = scene.take(&to(token, spender, NOW.0 / 1_000)).await;
+    assert_eq!(late, Err(Refusal::Lapsed { deadline: NOW.0, now: NOW.0 }));
+    assert_eq!(scene.ordered().await, 0);
+
+    let replayed = Scene::open(Played { permits: 1, ..Played::default() }, 9).await;
+    let refused = replayed.take(&permit(&me, 0)).await;
+    assert_eq!(refused, Err(Refusal::Nonce { from: me.account(), given: 0, next: 1 }));
+    let plain = Scene::open(Played { plain_token: true, ..Played::default() }, 9).await;
+    assert_eq!(plain.take(&permit(&me, 0)).await, Err(Refusal::NoPermits { token }));
+    let reverts = Scene::open(Played { reverts: Some("No()"), ..Played::default() }, 9).await;
+    assert_eq!(reverts.take(&permit(&me, 0)).await, Err(Refusal::Reverted { reason: "No()".into() }));
+    assert_eq!((replayed.ordered().await, plain.ordered().await, reverts.ordered().await), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn permits_count_against_the_same_allowances() {
+    let scene = Scene::open(Played::default(), 1).await;
+    scene.take(&permit(&key(9), 0)).await.unwrap();
+    let refused = scene.take(&thaw(&key(8), 0)).await;
+    assert!(matches!(refused, Err(Refusal::OverBudget { most: 1, .. })), "{refused:?}");
 }
 
 #[tokio::test]

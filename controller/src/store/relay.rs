@@ -13,7 +13,9 @@ use crate::relay::judge::{Refusal, Since, Spent, Window};
 pub struct New<'a> {
     /// Whose call it is.
     pub account: Account,
-    /// Its nonce at the forwarder.
+    /// The contract that counts its nonces and is called: the forwarder, or for a permit the token.
+    pub counter: Address,
+    /// Its nonce there.
     pub nonce: u64,
     /// What was signed.
     pub digest: Hash32,
@@ -30,7 +32,7 @@ pub struct New<'a> {
 pub struct Kept {
     /// Whose call it is.
     pub account: Account,
-    /// Its nonce at the forwarder.
+    /// Its nonce at the forwarder, or for a permit at the token.
     pub nonce: u64,
     /// The function.
     pub call: String,
@@ -73,11 +75,14 @@ async fn under_nonce<'e>(
     db: impl Executor<'e, Database = Sqlite>,
     new: &New<'_>,
 ) -> sqlx::Result<Option<(Kept, bool)>> {
-    let rows = sqlx::query(select!("where relay.account = ?1 and relay.nonce = ?2 order by relay.seq desc"))
-        .bind(&new.account.0[..])
-        .bind(int(new.nonce))
-        .fetch_all(db)
-        .await?;
+    let rows = sqlx::query(select!(
+        "where relay.account = ?1 and relay.nonce = ?2 and outbox.target = ?3 order by relay.seq desc"
+    ))
+    .bind(&new.account.0[..])
+    .bind(int(new.nonce))
+    .bind(&new.counter.0[..])
+    .fetch_all(db)
+    .await?;
     for row in &rows {
         let found = kept(row)?;
         if !found.row.has_failed() {

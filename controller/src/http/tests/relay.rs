@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use selion_api::Hash32;
 use selion_contracts::write::Call;
-use selion_contracts::{ForwardRequest, PoolAddresses, Rpc, Signer};
+use selion_contracts::{ForwardRequest, Permit, PoolAddresses, Rpc, Signer};
 
 use super::*;
 use crate::relay::Rules;
@@ -11,14 +11,24 @@ use crate::relay::ground::Ground;
 use crate::relay::judge::Refusal;
 
 const FORWARDER: Address = Address([7; 20]);
+/// The token's, for its permits.
+const DOMAIN: Hash32 = Hash32([8; 32]);
 
 /// A chain where nobody relayed anything yet, and every call works.
 struct Fresh;
 
 #[async_trait]
 impl Ground for Fresh {
-    async fn next_nonce(&self, _: Account) -> Result<u64, Refusal> {
+    async fn next_nonce(&self, _: Address, _: Account) -> Result<u64, Refusal> {
         Ok(0)
+    }
+
+    async fn permit_domain(&self) -> Result<Option<Hash32>, Refusal> {
+        Ok(Some(DOMAIN))
+    }
+
+    async fn try_call(&self, _: &Call) -> Result<(), Refusal> {
+        Ok(())
     }
 
     async fn accepts(&self, _: Account, _: Hash32, _: &[u8]) -> Result<bool, Refusal> {
@@ -68,8 +78,30 @@ fn body(key: u8, nonce: u64, call: Call) -> Value {
     })
 }
 
+fn permit(spender: Address) -> Value {
+    let (signer, deadline_s) = (Signer::from_bytes(&[9; 32]).unwrap(), NOW.0 / 1_000 + 60);
+    let permit = Permit::endless(signer.account(), spender, 0, deadline_s);
+    let signature = permit.sign(&signer, DOMAIN).unwrap();
+    let mut body = body(9, 0, permit.call(contracts().at.token, &signature));
+    body["signature"] = json!(signature);
+    body
+}
+
 fn thaw() -> Call {
     contracts().thaw(Amount(1))
+}
+
+fn with_of(mut body: Value, name: &str, value: Value) -> Value {
+    body[name] = value;
+    body
+}
+
+#[tokio::test]
+async fn a_permit_for_the_pools_contracts_is_taken_as_a_call_is() {
+    let (_dir, pool) = relaying(9).await;
+    let taken = pool.post("", "/v1/relay", &[], &permit(contracts().at.court)).await;
+    assert_eq!(taken.status, StatusCode::ACCEPTED, "{}", taken.text());
+    assert_eq!(taken.json()["call"], json!("permit"));
 }
 
 #[tokio::test]
@@ -88,11 +120,7 @@ async fn a_signed_call_needs_no_token_and_tells_how_far_it_is() {
 #[tokio::test]
 async fn each_refusal_has_a_status_and_a_code_of_its_own() {
     let (_dir, open) = relaying(1).await;
-    let with = |name: &str, value: Value| {
-        let mut body = body(9, 0, thaw());
-        body[name] = value;
-        body
-    };
+    let with = |name: &str, value: Value| with_of(body(9, 0, thaw()), name, value);
     let late = with("deadline_ms", json!(NOW.0));
     let cases = [
         (with("nonce", json!(1)), 422, "bad_signature"),
@@ -106,6 +134,10 @@ async fn each_refusal_has_a_status_and_a_code_of_its_own() {
         (with("data", json!("thaw")), 422, "bad_fields"),
         (body(9, 1, thaw()), 409, "relay_nonce"),
         (body(9, 0, contracts().pass_authority(ALICE)), 403, "relay_not_allowed"),
+        (body(9, 0, contracts().approve_vault()), 403, "relay_not_allowed"),
+        (permit(Address([9; 20])), 403, "relay_spender"),
+        (with_of(permit(POOL.controller), "from", json!(ALICE)), 422, "relay_permit"),
+        (with_of(permit(POOL.controller), "nonce", json!(1)), 422, "bad_signature"),
     ];
     for (body, status, code) in cases {
         assert_eq!(open.post("", "/v1/relay", &[], &body).await.fault(), (status, code.to_owned()), "{body}");
