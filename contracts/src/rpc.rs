@@ -59,6 +59,8 @@ pub struct Header {
     pub base_fee: Option<u128>,
     /// What its logs can be about; `None` if the node does not say.
     pub bloom: Option<Bloom>,
+    /// Transactions in the block; 0 also if the node does not list them.
+    pub transactions: usize,
 }
 
 /// An event as the chain stores it.
@@ -157,6 +159,22 @@ impl Rpc {
         read_header(&answer).ok_or_else(|| self.transport.malformed(method, "a block"))
     }
 
+    /// The headers of blocks `from` to `to`, both included, rising, in one exchange. [`RpcError::NoBlock`] if one is not
+    /// there. By height a reorganisation could mix forks: see that each names the one below as its parent.
+    pub async fn headers(&self, from: u64, to: u64) -> Result<Vec<Header>, RpcError> {
+        let method = "eth_getBlockByNumber";
+        let params = (from..=to).map(|number| json!([BlockTag::Number(number).json(), false])).collect();
+        let answers = self.transport.ask_many(method, params).await?;
+        let read = |(number, answer): (u64, &Value)| match read_header(answer) {
+            Some(header) if header.number == number => Ok(header),
+            None if answer.is_null() => {
+                Err(RpcError::NoBlock { node: self.transport.node.clone(), block: number.to_string() })
+            }
+            _ => Err(self.transport.malformed(method, "the block of that number")),
+        };
+        (from..).zip(&answers).map(read).collect()
+    }
+
     /// The logs that `addresses` emitted in the block of this hash: never those of another fork, never another pool's.
     /// No address, no log.
     pub async fn logs_of_block(&self, block: Hash32, addresses: &[Address]) -> Result<Vec<Log>, RpcError> {
@@ -223,13 +241,22 @@ impl Rpc {
 
     /// What became of every transaction of the block of this hash; `None` if the node does not know the block.
     pub async fn receipts_of_block(&self, block: Hash32) -> Result<Option<Vec<Receipt>>, RpcError> {
+        Ok(self.receipts_of_blocks(&[block]).await?.pop().flatten())
+    }
+
+    /// As [`receipts_of_block`](Self::receipts_of_block), of several blocks in one exchange.
+    pub async fn receipts_of_blocks(&self, blocks: &[Hash32]) -> Result<Vec<Option<Vec<Receipt>>>, RpcError> {
         let method = "eth_getBlockReceipts";
-        let answer = self.transport.ask(method, json!([block.to_string()])).await?;
-        if answer.is_null() {
-            return Ok(None);
-        }
-        let receipts = answer.as_array().and_then(|all| all.iter().map(read_receipt).collect());
-        receipts.map(Some).ok_or_else(|| self.transport.malformed(method, "a list of receipts"))
+        let params = blocks.iter().map(|block| json!([block.to_string()])).collect();
+        let answers = self.transport.ask_many(method, params).await?;
+        let read = |answer: &Value| {
+            if answer.is_null() {
+                return Ok(None);
+            }
+            let receipts = answer.as_array().and_then(|all| all.iter().map(read_receipt).collect());
+            receipts.map(Some).ok_or_else(|| self.transport.malformed(method, "a list of receipts"))
+        };
+        answers.iter().map(read).collect()
     }
 
     /// Transactions of an account so far; with [`BlockTag::Pending`] also those that wait.
@@ -282,6 +309,7 @@ fn read_header(json: &Value) -> Option<Header> {
         time_s: u64_of(&json["timestamp"])?,
         base_fee: u128_of(&json["baseFeePerGas"]),
         bloom: bytes_of(&json["logsBloom"]).and_then(|bytes| Bloom::read(&bytes)),
+        transactions: json["transactions"].as_array().map_or(0, Vec::len),
     })
 }
 

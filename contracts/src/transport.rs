@@ -1,5 +1,6 @@
 //! One JSON-RPC exchange over HTTP: ids, timeouts, and errors that name the place, the method and the remedy.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -113,31 +114,70 @@ impl Transport {
 
     /// Asks once. A null result is `Value::Null`.
     pub async fn ask(&self, method: &'static str, params: Value) -> Result<Value, RpcError> {
-        let unreachable = |error: reqwest::Error| RpcError::Unreachable {
-            node: self.node.clone(),
-            method,
-            // The error's own text would print the whole URL.
-            why: innermost(&error.without_url()),
-        };
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let body = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        let response = self.http.post(self.url.clone()).json(&body).send().await.map_err(unreachable)?;
-        let status = response.status();
-        let bytes = response.bytes().await.map_err(unreachable)?;
-        let answer: Value = match serde_json::from_slice(&bytes) {
-            Ok(answer) => answer,
-            Err(_) if !status.is_success() => {
-                return Err(RpcError::Status { node: self.node.clone(), method, status: status.as_u16() });
-            }
-            Err(_) => return Err(self.malformed(method, "JSON")),
-        };
+        let (id, question) = self.question(method, &params);
+        let mut answer = self.post(method, &question).await?;
         if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
             return Err(self.refusal(method, error));
         }
         if answer.get("id").and_then(Value::as_u64) != Some(id) {
             return Err(self.malformed(method, "an answer to this request"));
         }
-        answer.get("result").cloned().ok_or_else(|| self.malformed(method, "a JSON-RPC answer"))
+        answer.get_mut("result").map(Value::take).ok_or_else(|| self.malformed(method, "a JSON-RPC answer"))
+    }
+
+    /// Asks the same of many things in one batch; the results in the order of `params`. What a batch leaves without a
+    /// result is asked by itself: a node may take no batches, or cut off those whose answer is large.
+    pub async fn ask_many(&self, method: &'static str, params: Vec<Value>) -> Result<Vec<Value>, RpcError> {
+        let mut results = HashMap::new();
+        let (ids, questions): (Vec<u64>, Vec<Value>) =
+            params.iter().map(|params| self.question(method, params)).unzip();
+        if questions.len() > 1 {
+            let answers = match self.post(method, &Value::Array(questions)).await {
+                Ok(Value::Array(answers)) => answers,
+                Err(error @ RpcError::Unreachable { .. }) => return Err(error),
+                Ok(_) | Err(_) => Vec::new(),
+            };
+            for mut answer in answers {
+                let refused = answer.get("error").is_some_and(|error| !error.is_null());
+                let id = answer.get("id").and_then(Value::as_u64);
+                let result = answer.get_mut("result").map(Value::take);
+                if let (false, Some(id), Some(result)) = (refused, id, result) {
+                    results.insert(id, result);
+                }
+            }
+        }
+        let mut found = Vec::with_capacity(params.len());
+        for (id, params) in ids.into_iter().zip(params) {
+            found.push(match results.remove(&id) {
+                Some(result) => result,
+                None => self.ask(method, params).await?,
+            });
+        }
+        Ok(found)
+    }
+
+    fn question(&self, method: &'static str, params: &Value) -> (u64, Value) {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        (id, json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+    }
+
+    async fn post(&self, method: &'static str, body: &Value) -> Result<Value, RpcError> {
+        let unreachable = |error: reqwest::Error| RpcError::Unreachable {
+            node: self.node.clone(),
+            method,
+            // The error's own text would print the whole URL.
+            why: innermost(&error.without_url()),
+        };
+        let response = self.http.post(self.url.clone()).json(body).send().await.map_err(unreachable)?;
+        let status = response.status();
+        let bytes = response.bytes().await.map_err(unreachable)?;
+        match serde_json::from_slice(&bytes) {
+            Ok(answer) => Ok(answer),
+            Err(_) if !status.is_success() => {
+                Err(RpcError::Status { node: self.node.clone(), method, status: status.as_u16() })
+            }
+            Err(_) => Err(self.malformed(method, "JSON")),
+        }
     }
 
     pub fn malformed(&self, method: &'static str, what: &'static str) -> RpcError {
@@ -173,7 +213,76 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+
     use super::*;
+
+    /// A node that answers `say`, as often as it is asked; its URL. It counts the bodies.
+    fn node(say: impl Fn(&Value) -> String + Send + 'static) -> (String, Arc<AtomicU64>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let bodies = Arc::new(AtomicU64::new(0));
+        let count = bodies.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut asked) = (stream.expect("a connection"), Vec::new());
+                // The body is the JSON at the end of what comes.
+                let body: Value = loop {
+                    let mut some = [0; 4096];
+                    let read = stream.read(&mut some).expect("bytes");
+                    asked.extend(&some[..read]);
+                    let end = asked.windows(4).position(|four| four == b"\r\n\r\n");
+                    if let Some(Ok(body)) = end.map(|end| serde_json::from_slice(&asked[end + 4..])) {
+                        break body;
+                    }
+                    assert!(read > 0, "the connection ended early");
+                };
+                count.fetch_add(1, Ordering::Relaxed);
+                let said = say(&body);
+                let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", said.len());
+                stream.write_all((head + &said).as_bytes()).expect("it listens");
+            }
+        });
+        (url, bodies)
+    }
+
+    fn echo(question: &Value) -> Value {
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": question["params"][0] })
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_one_exchange_and_its_answers_may_come_in_any_order() {
+        let (url, bodies) = node(|body| {
+            let answers: Vec<Value> = body.as_array().expect("a batch").iter().rev().map(echo).collect();
+            json!(answers).to_string()
+        });
+        let params = (0..5).map(|number| json!([number])).collect();
+        let found = Transport::new(&url).expect("a URL").ask_many("eth_call", params).await.expect("answers");
+        assert_eq!(found, [json!(0), json!(1), json!(2), json!(3), json!(4)]);
+        assert_eq!(bodies.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_a_batch_leaves_out_is_asked_by_itself() {
+        let refused = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32_600, "message": "no batches" } });
+        let kinds: [fn(&[Value], &Value) -> String; 3] = [
+            |_, refused| refused.to_string(),
+            |_, _| String::from("<html>too large</html>"),
+            // The second is cut off, the third is not there.
+            |batch, _| json!([echo(&batch[0]), { "id": batch[1]["id"], "error": { "code": -32_003 } }]).to_string(),
+        ];
+        for (kind, singles) in kinds.into_iter().zip([3, 3, 2]) {
+            let refused = refused.clone();
+            let (url, bodies) = node(move |body| match body.as_array() {
+                Some(batch) => kind(batch, &refused),
+                None => echo(body).to_string(),
+            });
+            let params = (0..3).map(|number| json!([number])).collect();
+            let found = Transport::new(&url).expect("a URL").ask_many("eth_call", params).await.expect("answers");
+            assert_eq!(found, [json!(0), json!(1), json!(2)]);
+            assert_eq!(bodies.load(Ordering::Relaxed), 1 + singles);
+        }
+    }
 
     #[tokio::test]
     async fn an_unreachable_chain_is_named_without_the_secret_in_its_url() {

@@ -10,7 +10,9 @@ use selion_api::unit::TimeMs;
 use selion_api::{Address, Amount, Hash32, NodeId};
 use selion_contracts::read::{KeyRecord, TotalsRecord};
 use selion_contracts::voucher::{batch_digest, head_commitment};
-use selion_contracts::{BlockTag, Draft, Log, Pool, PoolError, PoolTerms, Receipt, RpcError, Signer, Voucher, tx};
+use selion_contracts::{
+    BlockTag, Bloom, Draft, Log, Pool, PoolError, PoolTerms, Receipt, RpcError, Signer, Voucher, tx,
+};
 
 const LATEST: BlockTag = BlockTag::Latest;
 const UNTIL: TimeMs = TimeMs(4_000_000_000_000);
@@ -164,6 +166,36 @@ async fn money_in_is_money_out() {
         );
         assert_eq!(pool.account(payer, LATEST).await.unwrap().balance, Amount(0));
         assert_eq!(pool.token_balance(pool.at.vault, LATEST).await.unwrap(), 0, "nothing is left in the vault");
+    }
+}
+
+#[tokio::test]
+async fn many_headers_and_receipts_asked_for_at_once_are_those_asked_for_one_by_one() {
+    for chain in Chain::every("many_headers_and_receipts_asked_for_at_once").await {
+        let operator = chain.person().await;
+        chain.pool(&operator, chain.ground(&operator).await).await;
+        let head = chain.rpc.header(LATEST).await.unwrap().number;
+        let headers = chain.rpc.headers(0, head).await.unwrap();
+        assert_eq!(headers.len() as u64, head + 1);
+        assert!(headers.windows(2).all(|pair| pair[1].parent == pair[0].hash));
+        let hashes: Vec<Hash32> = headers.iter().map(|header| header.hash).collect();
+        let receipts = chain.rpc.receipts_of_blocks(&hashes).await.unwrap();
+        let mut held = 0;
+        for (header, receipts) in headers.iter().zip(receipts) {
+            assert_eq!(&chain.rpc.header(BlockTag::Number(header.number)).await.unwrap(), header);
+            assert_eq!(chain.rpc.receipts_of_block(header.hash).await.unwrap(), receipts);
+            // What a mirror judges receipts by: one for each transaction, and logs that fill the header's bloom.
+            let receipts = receipts.unwrap();
+            assert_eq!(receipts.len(), header.transactions);
+            let logs: Vec<&Log> = receipts.iter().flat_map(|receipt| &receipt.logs).collect();
+            assert!((0..).zip(&logs).all(|(place, log)| log.index == place));
+            assert_eq!(Some(Bloom::of(logs.iter().copied())), header.bloom);
+            held += logs.len();
+        }
+        assert!(held > 0, "the pool's making leaves logs");
+        let error = chain.rpc.headers(head, head + 1).await.unwrap_err();
+        assert!(matches!(error, RpcError::NoBlock { .. }), "{error}");
+        assert_eq!(chain.rpc.receipts_of_blocks(&[Hash32([9; 32])]).await.unwrap(), [None]);
     }
 }
 

@@ -29,7 +29,7 @@ struct World {
     mirrored: Mirrored,
     depth: u64,
     dice: Dice,
-    slept: bool,
+    slept: u64,
     tally: Tally,
 }
 
@@ -41,7 +41,7 @@ impl World {
         let delegate = actors.delegate.address();
         let mut mirrored = Mirrored::open(&actors.pool, &chain, other, depth, delegate, dice.roll()).await;
         mirrored.look(&actors.pool).await;
-        Self { chain, actors, mirrored, depth, dice, slept: false, tally: Tally::default() }
+        Self { chain, actors, mirrored, depth, dice, slept: 0, tally: Tally::default() }
     }
 
     async fn step(&mut self) {
@@ -61,16 +61,26 @@ impl World {
                     self.actors.act(&mut self.dice).await;
                 }
             }
-            // A mirror that slept through thousands of blocks reads them by ranges.
-            70 if !self.slept && self.chain.obeys() => {
-                self.slept = true;
-                self.chain.mine(2_300).await;
-            }
+            // A mirror that slept through many blocks reads them by ranges, and it wakes among lies. Thousands of them are
+            // more than one range.
+            70..73 if self.slept < 6 && self.chain.obeys() => self.sleep().await,
             _ => self.pass_among_lies().await,
         }
         if self.dice.chance(60) {
             self.check().await;
         }
+    }
+
+    async fn sleep(&mut self) {
+        self.slept += 1;
+        for _ in 0..4 {
+            let empty = if self.slept == 1 { 1_200 } else { 150 };
+            self.chain.mine(1 + self.dice.below(empty)).await;
+            for _ in 0..self.dice.below(6) {
+                self.actors.act(&mut self.dice).await;
+            }
+        }
+        self.pass_among_lies().await;
     }
 
     async fn pass_among_lies(&mut self) {

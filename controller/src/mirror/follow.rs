@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::{StreamExt as _, TryStreamExt as _};
-use selion_api::chain::{Block, ChainEvent};
+use selion_api::chain::Block;
 use selion_market::state::BlockRef;
 use selion_market::{Answer, Input};
 use sqlx::SqlitePool;
@@ -16,13 +15,9 @@ use crate::store::block;
 /// Headers read in one pass at most, so that finality and shutdown get their turn during a long catch-up.
 const HEADERS_A_PASS: usize = 1_024;
 /// Unfinal blocks kept at most; beyond it the mirror waits for finality.
-const WINDOW: usize = 8_192;
-/// So many final blocks behind, ranges are read instead of every header.
-const FAR_BEHIND: u64 = 2_048;
-/// Blocks in one range read.
-const RANGE: u64 = 2_000;
-/// Blocks asked for at one time, far below the head.
-const AT_ONCE: usize = 16;
+pub(super) const WINDOW: usize = 8_192;
+/// Blocks that enter the log in one commit at most.
+const COMMIT: usize = 256;
 /// So many passes in a row must see the changed block before the log is told that the chain broke: one node of a
 /// balanced address may be on a fork by itself.
 const SURE_AFTER: u32 = 3;
@@ -103,11 +98,11 @@ pub struct Pass {
 
 /// Follows one pool's chain.
 pub struct Follower {
-    source: Arc<dyn ChainSource>,
+    pub(super) source: Arc<dyn ChainSource>,
     log: Arc<dyn Log>,
-    db: SqlitePool,
-    finality: Finality,
-    window: Window,
+    pub(super) db: SqlitePool,
+    pub(super) finality: Finality,
+    pub(super) window: Window,
     /// The first block that was ever read: another one there is another chain.
     birth: BlockRef,
     /// Passes in a row that saw the final block changed.
@@ -170,7 +165,7 @@ impl Follower {
         self.settle(&latest, pass).await
     }
 
-    async fn header(&self, at: At) -> Result<Header, MirrorError> {
+    pub(super) async fn header(&self, at: At) -> Result<Header, MirrorError> {
         let header = self.source.header(at).await?;
         header.ok_or_else(|| SourceError::Node(format!("it has no block at {at:?}")).into())
     }
@@ -195,10 +190,11 @@ impl Follower {
                     header.number.saturating_add(1)
                 }
                 Verdict::Extends | Verdict::Reorg { .. } => {
-                    let seen = self.seen(header).await?;
-                    block::put(&self.db, &seen).await?;
-                    if let Verdict::Reorg { common } = self.window.advance(seen) {
-                        tracing::info!(common, number = header.number, "the chain reorganised");
+                    for seen in self.seen(vec![header]).await? {
+                        block::put(&self.db, &seen).await?;
+                        if let Verdict::Reorg { common } = self.window.advance(seen) {
+                            tracing::info!(common, number = header.number, "the chain reorganised");
+                        }
                     }
                     header.number.saturating_add(1)
                 }
@@ -214,14 +210,17 @@ impl Follower {
         Ok(true)
     }
 
-    /// The block with its events, asked by its own hash.
-    async fn seen(&self, header: Header) -> Result<Seen, MirrorError> {
-        if header.silent {
-            return Ok(Seen { header, events: Vec::new() });
-        }
-        let events = self.source.events(header.hash).await?;
-        let events = events.ok_or(MirrorError::Inconsistent(header.number))?;
-        Ok(Seen { header, events })
+    /// The blocks with their events, asked by their own hashes.
+    pub(super) async fn seen(&self, headers: Vec<Header>) -> Result<Vec<Seen>, MirrorError> {
+        let loud: Vec<Header> = headers.iter().filter(|header| !header.silent).copied().collect();
+        let told = if loud.is_empty() { Vec::new() } else { self.source.events(&loud).await? };
+        let mut told = told.into_iter();
+        let seen = headers.into_iter().map(|header| {
+            let events = if header.silent { Some(Vec::new()) } else { told.next().flatten() };
+            let events = events.ok_or(MirrorError::Inconsistent(header.number))?;
+            Ok(Seen { header, events })
+        });
+        seen.collect()
     }
 
     /// Enters what became final, lowest first.
@@ -234,19 +233,13 @@ impl Follower {
         let Some(through) = through else {
             return Ok(());
         };
-        let before = self.window.base().number;
-        while let Some(seen) = self.window.lowest() {
-            if seen.header.number > through {
-                break;
-            }
-            let (header, events) = (seen.header, seen.events.clone());
-            pass.entered += u64::from(self.enter(header, events).await?);
-            self.window.settle_lowest();
-        }
-        let settled = self.window.base().number;
-        if settled > before {
-            block::settle(&self.db, settled).await?;
-        }
+        let settled: Vec<Seen> = self.window.through(through).cloned().collect();
+        let Some(last) = settled.last() else {
+            return Ok(());
+        };
+        pass.entered += self.enter(&settled).await?;
+        block::settle(&self.db, last.header.number).await?;
+        self.window.settle(last.header.number);
         Ok(())
     }
 
@@ -268,75 +261,30 @@ impl Follower {
         Ok(fits.then_some(header))
     }
 
-    /// Enters a final block with events unless the log has it. Tells whether it was new.
-    async fn enter(&self, header: Header, events: Vec<ChainEvent>) -> Result<bool, MirrorError> {
-        let Header { number, hash, parent, .. } = header;
-        match self.log.block() {
-            Some(had) if had.number == number && had.hash != hash => return Err(MirrorError::Broken { had }),
-            Some(had) if had.number >= number => return Ok(false),
-            _ if events.is_empty() => return Ok(false),
-            _ => {}
-        }
-        let input = Input::Block(Block { number, hash, parent, events });
-        match self.log.enter(input).await? {
-            Answer::Done => Ok(true),
-            answer => Err(MirrorError::Refused { number, answer }),
-        }
-    }
-
-    /// Far behind, reads only blocks with events, by ranges that are final already. Tells whether it did.
-    async fn jump(&mut self, latest: &Header, pass: &mut Pass) -> Result<bool, MirrorError> {
-        let base = self.window.base();
-        let through = match self.finality {
-            Finality::Depth(depth) => latest.number.saturating_sub(depth),
-            Finality::Tag => match self.source.header(At::Finalized).await? {
-                Some(header) => header.number.min(latest.number),
-                None => return Ok(false),
-            },
+    /// Enters those of these final blocks, rising, that hold events and that the log does not have. Tells how many.
+    pub(super) async fn enter(&self, blocks: &[Seen]) -> Result<u64, MirrorError> {
+        let had = self.log.block();
+        let other = |had: &BlockRef| {
+            let at = |seen: &&Seen| seen.header.number == had.number;
+            blocks.iter().find(at).is_some_and(|seen| seen.header.hash != had.hash)
         };
-        if !self.window.is_empty() || through.saturating_sub(base.number) < FAR_BEHIND {
-            return Ok(false);
+        if let Some(had) = had.filter(other) {
+            return Err(MirrorError::Broken { had });
         }
-        // `climb` says whether a changed base is so for good.
-        let Some(end) = self.far_end(base, through).await? else {
-            return Ok(false);
-        };
-        let blocks = self.source.event_blocks(base.number + 1, end.number).await?;
-        let read = futures::stream::iter(blocks).map(|at| self.far(at)).buffered(AT_ONCE);
-        let mut seen: Vec<Seen> = read.try_collect().await?;
-        // Nothing in a range is linked to what is below it. If another node took over meanwhile, none of it counts.
-        self.source.same_chain().await?;
-        if self.far_end(base, through).await? != Some(end) {
-            return Err(MirrorError::Inconsistent(end.number));
+        let new = |seen: &&Seen| !seen.events.is_empty() && had.is_none_or(|had| had.number < seen.header.number);
+        let new: Vec<&Seen> = blocks.iter().filter(new).collect();
+        for some in new.chunks(COMMIT) {
+            let input = |seen: &&Seen| {
+                let Header { number, hash, parent, .. } = seen.header;
+                Input::Block(Block { number, hash, parent, events: seen.events.clone() })
+            };
+            let answers = self.log.enter(some.iter().map(input).collect()).await?;
+            let mut told = some.iter().zip(answers);
+            if let Some((seen, answer)) = told.find(|(_, answer)| *answer != Answer::Done) {
+                return Err(MirrorError::Refused { number: seen.header.number, answer });
+            }
         }
-        if seen.last().is_none_or(|last| last.header.number < end.number) {
-            seen.push(Seen { header: end, events: Vec::new() });
-        }
-        for Seen { header, events } in &seen {
-            pass.entered += u64::from(self.enter(*header, events.clone()).await?);
-        }
-        block::put_final(&self.db, &seen).await?;
-        self.window = Window::new(end.reference(), WINDOW);
-        pass.more = true;
-        Ok(true)
-    }
-
-    /// The last block of the range above `base`, if `base` is still on the chain and `through` is there, too.
-    async fn far_end(&self, base: BlockRef, through: u64) -> Result<Option<Header>, MirrorError> {
-        let end = self.header(At::Number(base.number + RANGE)).await?;
-        self.header(At::Number(through)).await?;
-        let unchanged = self.header(At::Number(base.number)).await?.hash == base.hash;
-        Ok(unchanged.then_some(end))
-    }
-
-    /// A block of which a range said that it holds events.
-    async fn far(&self, at: BlockRef) -> Result<Seen, MirrorError> {
-        let header = self.header(At::Number(at.number)).await?;
-        let seen = self.seen(header).await?;
-        match header.reference() == at && !seen.events.is_empty() {
-            true => Ok(seen),
-            false => Err(MirrorError::Inconsistent(at.number)),
-        }
+        Ok(new.len() as u64)
     }
 
     /// A final block changed: tells the log once, when it was seen often enough in a row.
@@ -358,7 +306,7 @@ impl Follower {
                 (logged, now.hash)
             };
             if had.hash != has {
-                self.log.enter(Input::ChainBroken { number: had.number, had: had.hash, has }).await?;
+                self.log.enter(vec![Input::ChainBroken { number: had.number, had: had.hash, has }]).await?;
             }
         }
         Ok(MirrorError::Broken { had })

@@ -1,11 +1,13 @@
 //! The mirror: what happened on chain, into the log, once it is final.
 //!
-//! Polling is the truth. A block is linked to the one below by its parent's hash and its events are asked by its own
-//! hash, so that two forks never mix. Above the last final block everything stands in a [`Window`] and in rows marked
+//! Polling is the truth. A block is linked to the one below by its parent's hash and its receipts are asked by its own
+//! hash, so that two forks never mix; its header says whether they are whole. Far behind it is the same, only many blocks
+//! at a time. Above the last final block everything stands in a [`Window`] and in rows marked
 //! as not final; below it nothing changes, and if it does, the log is told that the chain broke.
 
 pub mod chain;
 pub mod check;
+mod far;
 mod follow;
 pub mod pool;
 mod source;

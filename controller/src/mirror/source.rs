@@ -44,18 +44,21 @@ pub enum SourceError {
         /// The node's.
         found: Hash32,
     },
-    /// It left events out.
-    #[error("the node left out the pool's events in block {block}, though its receipts hold them; use another node")]
+    /// It left logs out.
+    #[error(
+        "the node left logs or transactions out of the receipts of block {block}, though the block's header tells of \
+         them; use another node"
+    )]
     LogsMissing {
         /// Which.
         block: Hash32,
     },
-    /// It told events twice, or out of order.
-    #[error("the node told event {index} of block {block} twice; use another node")]
+    /// It told a log twice.
+    #[error("the node told log {index} of block {block} twice; use another node")]
     LogsRepeated {
         /// Which.
         block: Hash32,
-        /// Place of the event.
+        /// Place of the log.
         index: u64,
     },
     /// It told events of another block.
@@ -85,22 +88,20 @@ pub trait ChainSource: Send + Sync {
     /// [`SourceError`] if the node cannot be reached or answers nonsense.
     async fn header(&self, at: At) -> Result<Option<Header>, SourceError>;
 
-    /// Events of the pool's controller and vault in the block of that hash, in order; `None` if the node does not
-    /// know the block, so that two forks never mix. Asked only of blocks that are not [silent](Header::silent).
+    /// The headers of `from..=through`, rising. The node may mix forks: whether they are linked is the caller's to see.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ChainSource::header`], also if one is not there.
+    async fn headers(&self, from: u64, through: u64) -> Result<Vec<Header>, SourceError>;
+
+    /// Events of the pool's contracts in each of these blocks, in order, asked by the block's hash so that two forks
+    /// never mix, and judged by what its header says; `None` for a block that the node does not know.
     ///
     /// # Errors
     ///
     /// [`SourceError`] that says what is false in the answer, or that an event of ours cannot be decoded.
-    async fn events(&self, block: Hash32) -> Result<Option<Vec<ChainEvent>>, SourceError>;
-
-    /// Blocks in `from..=through` that hold events of the pool, rising. Only for blocks that are final already: near
-    /// the head a range may mix forks. A node that leaves a block out here is believed: no header is read that could
-    /// tell.
-    ///
-    /// # Errors
-    ///
-    /// As for [`ChainSource::header`].
-    async fn event_blocks(&self, from: u64, through: u64) -> Result<Vec<BlockRef>, SourceError>;
+    async fn events(&self, blocks: &[Header]) -> Result<Vec<Option<Vec<ChainEvent>>>, SourceError>;
 }
 
 /// Where final blocks go.
@@ -112,12 +113,12 @@ pub trait Log: Send + Sync {
     /// Whether the log says that the chain broke.
     fn broken(&self) -> bool;
 
-    /// Enters `input`; resolves after the commit.
+    /// Enters `inputs` in this order, all or none; resolves after the commit.
     ///
     /// # Errors
     ///
     /// [`SubmitError`]; nothing happened then.
-    async fn enter(&self, input: Input) -> Result<Answer, SubmitError>;
+    async fn enter(&self, inputs: Vec<Input>) -> Result<Vec<Answer>, SubmitError>;
 }
 
 #[async_trait]
@@ -130,8 +131,8 @@ impl Log for Sequencer {
         self.read(|state| state.chain_broken)
     }
 
-    async fn enter(&self, input: Input) -> Result<Answer, SubmitError> {
-        let step = self.submit(input, None).await?;
-        Ok(step.answer().clone())
+    async fn enter(&self, inputs: Vec<Input>) -> Result<Vec<Answer>, SubmitError> {
+        let steps = self.submit_all(inputs).await?;
+        Ok(steps.iter().map(|step| step.answer().clone()).collect())
     }
 }

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use selion_api::Hash32;
 use selion_api::chain::ChainEvent;
+use selion_contracts::Bloom;
 use selion_market::state::BlockRef;
 
-/// A block as far as linking goes.
+/// A block as far as linking goes, and what it says itself of what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Height.
@@ -18,6 +19,10 @@ pub struct Header {
     pub parent: Hash32,
     /// True if the header itself says that the block holds no event of the pool.
     pub silent: bool,
+    /// What the logs of the block are about; `None` if the node does not say.
+    pub bloom: Option<Bloom>,
+    /// How many receipts the block has at least.
+    pub transactions: usize,
 }
 
 impl Header {
@@ -147,15 +152,14 @@ impl Window {
         verdict
     }
 
-    /// The lowest block that is not final yet.
-    #[must_use]
-    pub fn lowest(&self) -> Option<&Seen> {
-        self.blocks.front()
+    /// The blocks held up to the height `through`, lowest first.
+    pub fn through(&self, through: u64) -> impl Iterator<Item = &Seen> {
+        self.blocks.iter().take_while(move |seen| seen.header.number <= through)
     }
 
-    /// The lowest block is final now: it becomes the base.
-    pub fn settle_lowest(&mut self) {
-        if let Some(seen) = self.blocks.pop_front() {
+    /// The blocks up to the height `through` are final now: the highest of them becomes the base.
+    pub fn settle(&mut self, through: u64) {
+        while let Some(seen) = self.blocks.pop_front_if(|seen| seen.header.number <= through) {
             self.base = seen.header.reference();
         }
     }
@@ -184,10 +188,9 @@ mod tests {
     }
 
     fn block(number: u64, fork: u8, parent_fork: u8) -> Seen {
-        Seen {
-            header: Header { number, hash: hash(number, fork), parent: hash(number - 1, parent_fork), silent: false },
-            events: Vec::new(),
-        }
+        let (hash, parent) = (hash(number, fork), hash(number - 1, parent_fork));
+        let header = Header { number, hash, parent, silent: false, bloom: None, transactions: 0 };
+        Seen { header, events: Vec::new() }
     }
 
     fn window(blocks: u64) -> Window {
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn a_change_of_the_final_block_is_too_deep_and_is_not_taken() {
         let mut window = window(1);
-        window.settle_lowest(); // 11 is final
+        window.settle(11);
         let verdict = window.advance(block(11, 1, 0));
         let had = BlockRef { number: 11, hash: hash(11, 0) };
         assert_eq!(verdict, Verdict::TooDeep { had, has: hash(11, 1) });
@@ -230,7 +233,7 @@ mod tests {
         let mut window = window(8);
         assert_eq!(window.advance(block(19, 0, 0)), Verdict::Full);
         assert_eq!(window.advance(block(5, 7, 7)), Verdict::Known);
-        window.settle_lowest();
+        window.settle(11);
         assert_eq!(window.advance(block(19, 0, 0)), Verdict::Extends);
     }
 }

@@ -110,10 +110,10 @@ struct View {
     levels: Levels,
 }
 
+/// What is entered together: in one commit, in this order, or not at all.
 struct Job {
-    input: Input,
-    private: Option<Private>,
-    reply: oneshot::Sender<Result<Arc<Step>, SubmitError>>,
+    inputs: Vec<(Input, Option<Private>)>,
+    reply: oneshot::Sender<Result<Vec<Arc<Step>>, SubmitError>>,
 }
 
 /// What the sequencer needs from outside.
@@ -185,8 +185,21 @@ impl Sequencer {
     ///
     /// [`SubmitError`]; nothing happened then.
     pub async fn submit(&self, input: Input, private: Option<Private>) -> Result<Arc<Step>, SubmitError> {
+        self.send(vec![(input, private)]).await?.pop().ok_or(SubmitError::Stopped)
+    }
+
+    /// Enters `inputs` in this order, all or none; resolves after the commit.
+    ///
+    /// # Errors
+    ///
+    /// [`SubmitError`]; nothing happened then.
+    pub async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError> {
+        self.send(inputs.into_iter().map(|input| (input, None)).collect()).await
+    }
+
+    async fn send(&self, inputs: Vec<(Input, Option<Private>)>) -> Result<Vec<Arc<Step>>, SubmitError> {
         let (reply, answer) = oneshot::channel();
-        self.jobs.send(Job { input, private, reply }).await.map_err(|_| SubmitError::Stopped)?;
+        self.jobs.send(Job { inputs, reply }).await.map_err(|_| SubmitError::Stopped)?;
         answer.await.map_err(|_| SubmitError::Stopped)?
     }
 

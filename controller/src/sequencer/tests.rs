@@ -192,3 +192,30 @@ async fn many_at_once_are_committed_together_and_each_gets_its_own_answer() {
     seqs.sort_unstable();
     assert_eq!(seqs, (seqs[0]..seqs[0] + 48).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn what_is_entered_together_is_committed_as_one_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, _, _) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    let before = log.position().entry;
+    // The last of so many does not fit: no earlier one may stand without it.
+    sqlx::query(sqlx::AssertSqlSafe(format!(
+        "create trigger full before insert on entry when new.seq = {} begin select raise(abort, 'disk is full'); end",
+        before + 600
+    )))
+    .execute(&store.writer)
+    .await
+    .unwrap();
+    let blocks = || (2..602).map(deposit).collect::<Vec<_>>();
+    let error = log.submit_all(blocks()).await.unwrap_err();
+    assert!(matches!(error, SubmitError::Unavailable(_)), "{error}");
+    assert_eq!((log.position().entry, entry::size(&store.readers).await.unwrap()), (before, before + 1));
+    sqlx::query("drop trigger full").execute(&store.writer).await.unwrap();
+    let mut batches = log.subscribe();
+    let steps = log.submit_all(blocks()).await.unwrap();
+    let seqs: Vec<u64> = steps.iter().map(|step| step.seq).collect();
+    assert_eq!(seqs, (before + 1..=before + 600).collect::<Vec<_>>());
+    assert_eq!(batches.recv().await.unwrap().steps.len(), 600, "one commit");
+    assert_eq!(log.read(|state| state.ledger.holds(Pocket::Free(RENTER))), Amount(3_000));
+}

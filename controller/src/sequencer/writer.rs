@@ -15,7 +15,7 @@ use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
 use crate::store::rows::Pending;
 use crate::store::{entry, head, term, work};
 
-/// Most inputs in one transaction.
+/// Most jobs in one transaction.
 const BATCH: usize = 256;
 /// A snapshot is written when this many entries have come since the last.
 const SNAPSHOT_EVERY: u64 = 5_000;
@@ -36,7 +36,7 @@ struct Drafted {
     leaf: Hash32,
 }
 
-type Reply = oneshot::Sender<Result<Arc<Step>, SubmitError>>;
+type Reply = oneshot::Sender<Result<Vec<Arc<Step>>, SubmitError>>;
 
 impl Writer {
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
@@ -72,23 +72,27 @@ impl Writer {
         let mut drafted = Vec::new();
         let mut pending = Pending::default();
         let mut privates = Vec::new();
-        let mut replies: Vec<(Reply, Arc<Step>)> = Vec::new();
+        let mut replies: Vec<(Reply, Vec<Arc<Step>>)> = Vec::new();
         if jobs.is_empty() {
             self.draft(Input::Tick, &mut drafted, &mut pending);
         }
         for job in jobs {
-            let first = self.draft(job.input, &mut drafted, &mut pending);
-            // What a refused request would have run is nobody's business.
-            privates.extend(job.private.filter(|_| matches!(first.answer(), Answer::Created(_))));
-            replies.push((job.reply, first));
+            let mut steps = Vec::with_capacity(job.inputs.len());
+            for (input, private) in job.inputs {
+                let first = self.draft(input, &mut drafted, &mut pending);
+                // What a refused request would have run is nobody's business.
+                privates.extend(private.filter(|_| matches!(first.answer(), Answer::Created(_))));
+                steps.push(first);
+            }
+            replies.push((job.reply, steps));
         }
         match self.commit(&drafted, pending, &privates).await {
             Ok(head) => {
                 self.publish(&drafted, head);
                 let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();
-                for (reply, step) in replies {
+                for (reply, steps) in replies {
                     // A caller that went away is not told; what it asked for stands in the log all the same.
-                    drop(reply.send(Ok(step)));
+                    drop(reply.send(Ok(steps)));
                 }
                 // Nobody may be listening.
                 drop(self.batches.send(Arc::new(Batch { steps, head })));

@@ -100,20 +100,21 @@ impl Log for MarketLog {
         self.inner.lock().unwrap().broken
     }
 
-    async fn enter(&self, input: Input) -> Result<Answer, SubmitError> {
-        // A cut may come before it is in, or after it is in and before that is known.
+    async fn enter(&self, inputs: Vec<Input>) -> Result<Vec<Answer>, SubmitError> {
+        // A cut may come before they are in, or after they are in and before that is known.
         tokio::task::yield_now().await;
-        let answer = {
+        let enter = |input: &Input| {
             let mut inner = self.inner.lock().unwrap();
-            match &input {
+            match input {
                 Input::Block(block) => inner.entered.push(block.clone()),
                 Input::ChainBroken { .. } => inner.broken = true,
                 other => panic!("the mirror entered {other:?}"),
             }
-            apply(&mut inner.state, &input)
+            apply(&mut inner.state, input)
         };
+        let answers = inputs.iter().map(enter).collect();
         tokio::task::yield_now().await;
-        Ok(answer)
+        Ok(answers)
     }
 }
 

@@ -25,10 +25,9 @@ pub struct Lies {
     pub nonsense: u64,
     /// What it answered to the same question before: an old head, another fork.
     pub stale: u64,
-    /// No logs where there are some, of one block. What is left out of a range far below the head is not seen by the
-    /// mirror: it reads no header there that could tell.
+    /// Logs or receipts left out: all of them, the last ones, or one of them.
     pub dropped: u64,
-    /// A log twice.
+    /// A log or a receipt twice.
     pub doubled: u64,
     /// From now on, for some questions, another chain answers.
     pub other: u64,
@@ -108,20 +107,17 @@ impl Proxy {
     }
 }
 
-/// What is done with a question.
+/// What is done with a body: one question or a batch.
 #[derive(Clone, Copy)]
 enum Turn {
     Forward,
     Elsewhere,
     Silence,
     Nonsense(u64),
-    Stale(u64),
-    Dropped,
-    Doubled,
 }
 
 impl Inner {
-    fn turn(&mut self, method: &str, by_hash: bool) -> Turn {
+    fn turn(&mut self) -> Turn {
         let lies = self.lies;
         if self.elsewhere > 0 {
             self.elsewhere -= 1;
@@ -129,73 +125,101 @@ impl Inner {
         }
         if self.dice.chance(lies.other) {
             self.elsewhere = self.dice.below(40);
-            return self.count("other chain", Turn::Elsewhere);
-        }
-        let logs = method == "eth_getLogs";
-        if self.dice.chance(lies.silence) {
+            self.count("other chain", Turn::Elsewhere)
+        } else if self.dice.chance(lies.silence) {
             self.count("silence", Turn::Silence)
         } else if self.dice.chance(lies.nonsense) {
             let kind = self.dice.below(5);
             self.count("nonsense", Turn::Nonsense(kind))
-        } else if self.dice.chance(lies.stale) && method != "eth_chainId" {
-            let which = self.dice.roll();
-            self.count("stale", Turn::Stale(which))
-        } else if logs && by_hash && self.dice.chance(lies.dropped) {
-            self.count("dropped", Turn::Dropped)
-        } else if logs && self.dice.chance(lies.doubled) {
-            self.count("doubled", Turn::Doubled)
         } else {
             Turn::Forward
         }
     }
 
-    fn count(&mut self, kind: &'static str, turn: Turn) -> Turn {
+    fn count<T>(&mut self, kind: &'static str, what: T) -> T {
         *self.counts.entry(kind).or_default() += 1;
-        turn
+        what
+    }
+
+    /// Changes what the chain said to one question.
+    fn twist(&mut self, question: &Value, said: &mut Value) {
+        let lies = self.lies;
+        let method = question["method"].as_str().unwrap_or_default();
+        let told = self.told.entry(format!("{method}{}", question["params"])).or_default();
+        if told.last() != Some(said) {
+            told.push(said.clone());
+        }
+        // Mostly what it said shortly before, as a node that lags.
+        let back = usize::try_from(self.dice.below(6)).unwrap().min(told.len() - 1);
+        let old = told[told.len() - 1 - back].clone();
+        if method != "eth_chainId" && self.dice.chance(lies.stale) {
+            *said = self.count("stale", old);
+            return;
+        }
+        let Some(list) = said.as_array_mut().filter(|list| !list.is_empty()) else {
+            return;
+        };
+        if self.dice.chance(lies.dropped) {
+            let kind = self.dice.below(3);
+            let one = usize::try_from(self.dice.below(list.len() as u64)).unwrap();
+            self.count("dropped", ());
+            match (kind, list[one]["logs"].as_array_mut().filter(|logs| !logs.is_empty())) {
+                (0, _) => list.clear(),
+                (1, Some(logs)) => drop(logs.remove(usize::try_from(self.dice.below(logs.len() as u64)).unwrap())),
+                _ => list.truncate(one),
+            }
+        } else if self.dice.chance(lies.doubled) {
+            self.count("doubled", ());
+            let first = list[0].clone();
+            match list[0]["logs"].as_array_mut() {
+                Some(logs) if self.dice.chance(50) => logs.extend(logs.first().cloned()),
+                _ => list.push(first),
+            }
+        }
+    }
+}
+
+/// What a node says that has nothing to say.
+fn nonsense(kind: u64, question: &Value) -> Response {
+    let id = &question["id"];
+    let error = json!({ "code": -32_005, "message": "limit exceeded" });
+    match kind {
+        0 => StatusCode::BAD_GATEWAY.into_response(),
+        1 => "<html>wait a little</html>".into_response(),
+        2 => Json(json!({ "jsonrpc": "2.0", "id": 0, "result": "0x1" })).into_response(),
+        3 => Json(json!({ "jsonrpc": "2.0", "id": id })).into_response(),
+        // To a batch it is that batches are not taken.
+        _ => Json(json!({ "jsonrpc": "2.0", "id": id, "error": error })).into_response(),
     }
 }
 
 async fn answer(Shared(shared): Shared<Arc<Middle>>, body: Bytes) -> Response {
     let question: Value = serde_json::from_slice(&body).unwrap();
-    let method = question["method"].as_str().unwrap_or_default().to_owned();
-    let key = format!("{method}{}", question["params"]);
-    let turn = shared.inner.lock().unwrap().turn(&method, question["params"][0].get("blockHash").is_some());
+    let turn = shared.inner.lock().unwrap().turn();
     let from = if matches!(turn, Turn::Elsewhere) { &shared.other } else { &shared.chain };
     match turn {
         Turn::Silence => {
             shared.silent.notify_one();
             std::future::pending::<()>().await;
         }
-        Turn::Nonsense(0) => return StatusCode::BAD_GATEWAY.into_response(),
-        Turn::Nonsense(1) => return "<html>wait a little</html>".into_response(),
-        Turn::Nonsense(2) => return Json(json!({ "jsonrpc": "2.0", "id": 0, "result": "0x1" })).into_response(),
-        Turn::Nonsense(3) => return Json(json!({ "jsonrpc": "2.0", "id": question["id"] })).into_response(),
-        Turn::Nonsense(_) => {
-            let error = json!({ "code": -32_005, "message": "limit exceeded" });
-            return Json(json!({ "jsonrpc": "2.0", "id": question["id"], "error": error })).into_response();
-        }
-        _ => {}
+        Turn::Nonsense(kind) => return nonsense(kind, &question),
+        Turn::Forward | Turn::Elsewhere => {}
     }
     let sent = shared.http.post(from).header("content-type", "application/json").body(body).send().await;
     let Ok(mut said) = sent.unwrap().json::<Value>().await else {
         return StatusCode::BAD_GATEWAY.into_response();
     };
-    let mut inner = shared.inner.lock().unwrap();
-    if !matches!(turn, Turn::Elsewhere) && said.get("error").is_none() {
-        let told = inner.told.entry(key).or_default();
-        if told.last() != Some(&said["result"]) {
-            told.push(said["result"].clone());
+    if matches!(turn, Turn::Forward) {
+        let mut inner = shared.inner.lock().unwrap();
+        let twist = |(question, said): (&Value, &mut Value)| {
+            if let Some(result) = said.get_mut("result") {
+                inner.twist(question, result);
+            }
+        };
+        match (question.as_array(), said.as_array_mut()) {
+            (Some(questions), Some(answers)) => questions.iter().zip(answers).for_each(twist),
+            _ => [(&question, &mut said)].into_iter().for_each(twist),
         }
-        if let Turn::Stale(which) = turn {
-            // Mostly what it said shortly before, as a node that lags.
-            let back = usize::try_from(which % 6).unwrap().min(told.len() - 1);
-            said["result"] = told[told.len() - 1 - back].clone();
-        }
-    }
-    match (turn, said["result"].as_array_mut()) {
-        (Turn::Dropped, Some(logs)) => logs.clear(),
-        (Turn::Doubled, Some(logs)) => logs.extend(logs.first().cloned()),
-        _ => {}
     }
     Json(said).into_response()
 }
