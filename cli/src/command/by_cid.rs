@@ -86,13 +86,15 @@ pub async fn fetch(out: Output, cid: Cid, from: &Sources, cache: Option<&Path>, 
 /// The CID of a folder; with a Kubo, it is pinned there too.
 pub async fn publish(dir: &Path, to: Option<&str>) -> Done<Cid> {
     let kubo = to.map(kubo).transpose()?;
+    // Blocks lie beside the folder, whatever it is called here: in it they would be part of it.
+    let dir = dir.canonicalize().map_err(|error| Failure::file(dir, &error))?;
     let mut name = std::ffi::OsString::from(".");
     name.push(dir.file_name().unwrap_or_default());
     name.push(format!(".blocks-{}", std::process::id()));
     let scratch = Scratch::new(dir.with_file_name(name))?;
     let store = Store::open(&scratch.0)?;
-    let (adding, from) = (store.clone(), dir.to_owned());
-    let cid = blocking(move || Ok(adding.add_path(from)?)).await?;
+    let adding = store.clone();
+    let cid = blocking(move || Ok(adding.add_path(dir)?)).await?;
     if let Some(kubo) = kubo {
         kubo.import(&store, &cid).await.map_err(|error| {
             Failure::new(Exit::Server, "kubo", chain(&error), "run it again: the copy is kept, and verified blocks too")
