@@ -115,8 +115,8 @@ pub enum Refusal {
     Spender {
         /// As signed.
         spender: Address,
-        /// The pool's contracts.
-        at: PoolAddresses,
+        /// The pool's contracts; apart, since an error travels in every result.
+        at: Box<PoolAddresses>,
     },
     /// The request says one thing and the permit in it another.
     #[error("the request and the permit in its data differ in {what}")]
@@ -223,7 +223,7 @@ pub fn permit(at: &PoolAddresses, request: &ForwardRequest, signature: &[u8]) ->
     let (permit, signed) = read.ok_or(Refusal::Differs { what: "the deadline" })?;
     let spender = permit.spender;
     if ![at.controller, at.vault, at.court].contains(&spender) {
-        return Err(Refusal::Spender { spender, at: *at });
+        return Err(Refusal::Spender { spender, at: Box::new(*at) });
     }
     let parts = [
         ("the owner", permit.owner == request.from),

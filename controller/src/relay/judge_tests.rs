@@ -92,7 +92,7 @@ fn of_the_token_permits_for_the_pools_own_contracts_are_relayed_and_nothing_else
         assert_eq!((named, read), (Ok("permit".into()), Ok((permit, signature))));
     }
     for spender in [pool.at.token, Address([9; 20]), Address::ZERO] {
-        assert_eq!(of(owner, spender, deadline_s).2, Err(Refusal::Spender { spender, at: pool.at }));
+        assert_eq!(of(owner, spender, deadline_s).2, Err(Refusal::Spender { spender, at: Box::new(pool.at) }));
     }
     // Only what is signed counts for the token, so the request may not say anything else.
     let differs = |what| Err(Refusal::Differs { what });

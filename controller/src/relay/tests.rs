@@ -274,7 +274,7 @@ async fn a_permit_that_is_forged_replayed_malleable_late_or_for_a_stranger_is_na
     let stranger = Address(thief.account().0);
     assert_eq!(
         scene.take(&to(token, stranger, soon)).await,
-        Err(Refusal::Spender { spender: stranger, at: pool().at })
+        Err(Refusal::Spender { spender: stranger, at: Box::new(pool().at) })
     );
     let late = scene.take(&to(token, spender, NOW.0 / 1_000)).await;
     assert_eq!(late, Err(Refusal::Lapsed { deadline: NOW.0, now: NOW.0 }));
