@@ -210,6 +210,8 @@ async fn accuse(
     show_case(out, &pool, name(authority)).await
 }
 
+const OPEN: &str = "open";
+
 /// How a case stands.
 #[derive(Debug, Serialize)]
 struct CaseView {
@@ -223,7 +225,7 @@ struct CaseView {
 async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
     let record = pool.case(case, BlockTag::Latest).await?;
     let standing = match record.standing() {
-        Standing::Open => "open",
+        Standing::Open => OPEN,
         Standing::Punished => "punished",
         Standing::Acquitted => "acquitted",
         Standing::Unknown => {
@@ -234,13 +236,11 @@ async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
     let view =
         CaseView { case, standing, authority: record.authority, accuser: record.accuser, answer_by_ms: record.by };
     out.show(&view, |view| {
-        format!(
-            "case {} against {} is {}; an answer before {} is sure to count",
-            view.case,
-            view.authority,
-            view.standing,
-            unit::show_time(view.answer_by_ms)
-        )
+        let time = match view.standing {
+            OPEN => format!("; an answer before {} is sure to count", unit::show_time(view.answer_by_ms)),
+            _ => String::new(),
+        };
+        format!("case {} against {} is {}{time}", view.case, view.authority, view.standing)
     })
 }
 

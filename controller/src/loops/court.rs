@@ -62,11 +62,12 @@ pub struct Report {
     pub unanswerable: u64,
 }
 
-/// Whether an entry tells of an accusation.
+/// Whether an entry tells that a case began or ended.
 #[must_use]
 pub fn is_news(step: &Step) -> bool {
-    let accuses = |event: &ChainEvent| matches!(event, ChainEvent::Accused { .. });
-    matches!(&step.input, Input::Block(block) if block.events.iter().any(accuses))
+    use ChainEvent as E;
+    let concerns = |event: &E| matches!(event, E::Accused { .. } | E::Acquitted { .. } | E::Slashed { .. });
+    matches!(&step.input, Input::Block(block) if block.events.iter().any(concerns))
 }
 
 /// What the log says of cases against one authority, as far as it was read.
