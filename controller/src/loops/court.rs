@@ -80,7 +80,7 @@ pub struct Cases {
 }
 
 impl Cases {
-    /// Orders an answer to the first open case that has one, unless one is on its way.
+    /// Orders an answer to each open case that has one, unless it is on its way.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Cases {
         }
         self.catch_up(db, authority).await?;
         let mut report = Report::default();
-        let mut free = desk.pending(Kind::Answer).await?.is_none();
+        let on_its_way = desk.subjects(Kind::Answer).await?;
         for (&case, &by) in &self.open {
             let record = pool.case(case, BlockTag::Latest).await?;
             if record.standing() != Standing::Open {
@@ -106,16 +106,16 @@ impl Cases {
             }
             report.open += 1;
             let Some(head) = head::newest(db).await? else { continue };
-            let answer = answer(db, pool, case, &record, &head).await?;
-            match answer {
-                Some(call) if free => {
+            if on_its_way.contains(&case.to_string()) {
+                continue;
+            }
+            match answer(db, pool, case, &record, &head).await? {
+                Some(call) => {
                     let order =
                         Order { kind: Kind::Answer, subject: case.to_string(), target: call.to, calldata: call.data };
                     desk.order(&order, now).await?;
                     tracing::warn!(%case, accuser = %record.accuser, "accused before the pool's court: the answer is on its way");
-                    free = false;
                 }
-                Some(_) => {}
                 None => {
                     report.unanswerable += 1;
                     if self.told.insert(case) {

@@ -60,6 +60,16 @@ impl Desk {
         Ok(live.into_iter().rev().find(|row| row.order.kind == kind))
     }
 
+    /// What the orders of that kind that are on their way are about.
+    ///
+    /// # Errors
+    ///
+    /// When SQLite fails.
+    pub async fn subjects(&self, kind: Kind) -> sqlx::Result<Vec<String>> {
+        let live = outbox::live(&self.db, self.signer).await?;
+        Ok(live.into_iter().filter(|row| row.order.kind == kind).map(|row| row.order.subject).collect())
+    }
+
     /// The newest order of that kind, if it failed.
     ///
     /// # Errors
