@@ -61,7 +61,7 @@ impl Default for Config {
             authority_key: None,
             operators: Vec::new(),
             policy: PolicyConfig::default(),
-            poll_ms: 250,
+            poll_ms: 200,
             anchor_ms: 60_000,
             claim_ms: 3_600_000,
             relay_per_day: 0,

@@ -150,17 +150,13 @@ fn gpu_view(node: &Node, gpu: &selion_api::GpuSpec) -> rest::GpuView {
 #[must_use]
 pub fn account(state: &State, account: Account) -> rest::AccountView {
     let books = state.books.get(&account).copied().unwrap_or_default();
-    let owed = state.ledger.pockets().filter_map(|(pocket, amount)| match pocket {
-        Pocket::Owed(renter, _) if *renter == account => Some(amount.0),
-        _ => None,
-    });
     rest::AccountView {
         account,
         deposited: books.deposited,
         withdrawn: books.withdrawn,
         thawing: state.ledger.holds(Pocket::Thawing(account)),
         claimed: books.claimed,
-        promised: Amount(owed.sum()),
+        promised: state.ledger.owed_by(account),
         reserved: state.ledger.holds(Pocket::Reserved(account)),
         free: state.ledger.holds(Pocket::Free(account)),
         delegated: state.grants.get(&account).map(|grant| grant.cap).unwrap_or_default(),

@@ -58,7 +58,7 @@ pub async fn refold(store: &Store) -> Result<(), StoreError> {
     replay(store, &mut loaded, |state, step| pending.note(state, step)).await?;
     let mut tx = store.writer.begin_with("BEGIN IMMEDIATE").await?;
     rows::clear(&mut tx).await?;
-    pending.write(&mut tx, loaded.state.next_seq).await?;
+    pending.write(&mut tx, &loaded.state).await?;
     tx.commit().await?;
     Ok(())
 }

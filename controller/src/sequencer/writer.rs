@@ -165,7 +165,7 @@ impl Writer {
             work::put(&mut tx, commitment, salt, work).await.map_err(unavailable)?;
         }
         let size = self.loaded.state.next_seq;
-        pending.write(&mut tx, size).await.map_err(unavailable)?;
+        pending.write(&mut tx, &self.loaded.state).await.map_err(unavailable)?;
         tx.commit().await.map_err(unavailable)?;
         let head = self.sign(size);
         // The entries are committed whether or not the head is kept: the next head covers them.

@@ -23,7 +23,8 @@ pub struct Pending {
     accounts: BTreeMap<Account, rest::AccountView>,
     bills: Vec<(u64, u32, rest::BillView)>,
     vouchers: Vec<(VoucherDue, u64)>,
-    registry: Option<rest::RegistryView>,
+    /// Whether the registry changed: it is large, so it is written as it is in the end.
+    registry: bool,
     created: u64,
 }
 
@@ -55,9 +56,7 @@ impl Pending {
         for id in &touched.accounts {
             self.accounts.insert(*id, project::account(state, *id));
         }
-        if touched.registry {
-            self.registry = Some(project::registry(state));
-        }
+        self.registry |= touched.registry;
         if let Answer::Created(id) = step.outcome.answer {
             self.created += 1;
             if let (Some(lease), Some(view)) = (state.leases.get(&id), project::lease(state, id)) {
@@ -98,8 +97,8 @@ impl Pending {
         }
     }
 
-    /// Writes the rows and the counts.
-    pub async fn write(self, db: &mut SqliteConnection, size: u64) -> sqlx::Result<()> {
+    /// Writes the rows and the counts; `state` is State after the last step.
+    pub async fn write(self, db: &mut SqliteConnection, state: &State) -> sqlx::Result<()> {
         for (id, view) in &self.leases {
             sqlx::query(
                 "insert into lease (id, seq, idx, renter, state, body) values ($1, $2, $3, $4, $5, $6) \
@@ -133,10 +132,10 @@ impl Pending {
             .execute(&mut *db)
             .await?;
         }
-        self.write_rest(db, size).await
+        self.write_rest(db, state).await
     }
 
-    async fn write_rest(self, db: &mut SqliteConnection, size: u64) -> sqlx::Result<()> {
+    async fn write_rest(self, db: &mut SqliteConnection, state: &State) -> sqlx::Result<()> {
         for (id, view) in &self.nodes {
             sqlx::query(
                 "insert into node (id, provider, body) values ($1, $2, $3) \
@@ -157,12 +156,12 @@ impl Pending {
             .execute(&mut *db)
             .await?;
         }
-        if let Some(view) = &self.registry {
+        if self.registry {
             sqlx::query(
                 "insert into registry (one, body) values (1, $1) \
                  on conflict (one) do update set body = excluded.body",
             )
-            .bind(json(view)?)
+            .bind(json(&project::registry(state))?)
             .execute(&mut *db)
             .await?;
         }
@@ -184,7 +183,7 @@ impl Pending {
              on conflict (one) do update set size = excluded.size, leases = leases + excluded.leases, \
              events = events + excluded.events, bills = bills + excluded.bills",
         )
-        .bind(int(size))
+        .bind(int(state.next_seq))
         .bind(int(self.created))
         .bind(int(self.events.len() as u64))
         .bind(int(self.bills.len() as u64))
