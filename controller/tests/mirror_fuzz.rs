@@ -66,8 +66,11 @@ impl World {
             70..73 if self.slept < 6 && self.chain.obeys() => self.sleep().await,
             _ => self.pass_among_lies().await,
         }
-        if self.dice.chance(60) {
-            self.check().await;
+        match self.dice.below(100) {
+            0..50 => self.check().await,
+            // What is new is first seen among lies.
+            50..70 => self.pass_among_lies().await,
+            _ => {}
         }
     }
 
@@ -145,6 +148,23 @@ async fn run(name: &'static str, steps: u64, mut open: impl AsyncFnMut() -> Chai
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_mirror_is_the_chain_after_every_step_on_the_development_chain() {
     run("the development chain", steps(300), async || Chain::embedded(31_337).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_leaves_out_far_behind_the_head_is_missed() {
+    let (chain, other) = (Chain::embedded(31_337).await, Chain::embedded(4_711).await);
+    let mut world = World::open(chain, &other, 7).await;
+    world.check().await;
+    for _ in 0..30 {
+        world.actors.act(&mut world.dice).await;
+        world.chain.mine(20).await;
+    }
+    for _ in 0..4 {
+        let lies = Lies { dropped: 100, ..Lies::default() };
+        let error = world.mirrored.pass(lies, u64::MAX, false).await.unwrap_err().to_string();
+        assert!(error.contains("left logs or transactions out of the receipts"), "{error}");
+    }
+    world.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -101,14 +101,17 @@ async fn fill(pool: &Pool, renters: &[selion_contracts::Signer], events: u64, to
     if let Some(chain) = together {
         chain.ask("evm_setAutomine", json!([true])).await;
     }
-    // The events are to lie below where blocks are read one by one.
-    pool.rpc.header(BlockTag::Latest).await.unwrap();
+    for caller in &callers {
+        caller.settled().await;
+    }
     BlockRef { number: before.number, hash: before.hash }
 }
 
 async fn measure(what: &str, pool: &Pool, first: BlockRef, events: u64) {
     let head = pool.rpc.header(BlockTag::Latest).await.unwrap().number;
     println!("{what}: {events} events in {} blocks", head - first.number);
+    let logs = unchecked(pool, first.number, head).await;
+    assert_eq!(logs.0, events, "every call left an event");
     let whole = backfill(pool, first, |log| Arc::new(log)).await;
     let tell = |name: &str, (found, took): (u64, Duration)| {
         let ratio = per_second(found, took) as f64 / per_second(whole.0, whole.1) as f64;
@@ -118,7 +121,7 @@ async fn measure(what: &str, pool: &Pool, first: BlockRef, events: u64) {
     tell("the mirror: rows and log on disk", whole);
     tell("the mirror without the log: rows on disk", backfill(pool, first, |_| Arc::new(NoLog)).await);
     tell("the mirror, a commit of the log for each block", backfill(pool, first, |log| Arc::new(OneByOne(log))).await);
-    tell("only read, eth_getLogs over 2,000 blocks, unchecked", unchecked(pool, first.number, head).await);
+    tell("only read, eth_getLogs over 2,000 blocks, unchecked", logs);
     tell("only read, one header and its receipts after the other", one_by_one(pool, first.number, head).await);
 }
 
