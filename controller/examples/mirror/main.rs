@@ -11,7 +11,7 @@
 
 mod backfill;
 #[path = "../../tests/edge/chain.rs"]
-#[allow(dead_code, reason = "the tests' chains; each user has its part")]
+#[expect(dead_code, reason = "the tests' chains: a measure needs no reorganisations and no geth")]
 mod chain;
 mod latency;
 mod rebuild;
@@ -22,9 +22,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use selion_api::commit::PoolId;
 use selion_api::{Address, Amount, Signature, TimeMs};
-use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
-use selion_contracts::{BlockTag, Draft, Pool, PoolTerms, Signer};
+use selion_contracts::{BlockTag, Draft, Pool, Signer};
+use selion_controller::mirror::pool::{PoolOptions, create_pool};
 use selion_controller::sequencer::{Parts, Sequencer};
 use selion_controller::store::Store;
 use selion_market::Policy;
@@ -56,26 +56,9 @@ async fn chains() -> Vec<(&'static str, Chain)> {
 /// A pool, and renters who have tokens.
 async fn pool(chain: &Chain, renters: usize) -> (Pool, Vec<Signer>) {
     let operator = chain.person().await;
-    let token = deploy_test_token(&chain.rpc, &operator).await.unwrap();
-    let factory = deploy_factory(&chain.rpc, &operator).await.unwrap();
-    let terms = PoolTerms {
-        token,
-        authority: operator.account(),
-        fee_bps: 200,
-        thaw_delay_s: 0,
-        unbond_delay_s: 0,
-        min_stake: Amount(1_000),
-        finality_depth: 0,
-        grace_s: 3_600,
-        allow_simulated: true,
-        allow_unsandboxed: true,
-        penalty: Amount(1_000_000),
-        answer_delay_s: 3_600,
-        take_over_after_s: 0,
-        metadata_cid: String::new(),
-    };
-    let at = create_pool(&chain.rpc, &operator, factory, &terms).await.unwrap();
-    let pool = Pool::open(chain.rpc.clone(), at.controller).await.unwrap();
+    let options = PoolOptions { thaw_delay_s: 0, ..PoolOptions::development(operator.account()) };
+    let made = create_pool(&chain.rpc, &operator, &options).await.unwrap();
+    let pool = Pool::open(chain.rpc.clone(), made.controller).await.unwrap();
     let mut people = Vec::new();
     for _ in 0..renters {
         let renter = chain.person().await;

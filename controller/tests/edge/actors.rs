@@ -2,9 +2,9 @@
 
 use selion_api::chain::ComponentKind;
 use selion_api::{Account, Amount, Hash32, NodeId, TimeMs};
-use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
-use selion_contracts::{BlockTag, Pool, PoolTerms, Signer, Voucher};
+use selion_contracts::{BlockTag, Pool, Signer, Voucher};
+use selion_controller::mirror::pool::{PoolOptions, create_pool};
 
 use super::Dice;
 use super::chain::Chain;
@@ -36,26 +36,17 @@ impl Actors {
             people.push(chain.person().await);
         }
         let rpc = &chain.rpc;
-        let token = deploy_test_token(rpc, &people[0]).await.unwrap();
-        let factory = deploy_factory(rpc, &people[0]).await.unwrap();
-        let terms = PoolTerms {
-            token,
-            authority: people[0].account(),
-            fee_bps: 200,
+        let options = PoolOptions {
             thaw_delay_s: 0,
             unbond_delay_s: 0,
             min_stake: Amount(1_000),
-            finality_depth: 0,
             grace_s: 3_600,
-            allow_simulated: true,
-            allow_unsandboxed: true,
-            penalty: Amount(1_000_000),
             answer_delay_s: 3_600,
             take_over_after_s: 0,
-            metadata_cid: String::new(),
+            ..PoolOptions::development(people[0].account())
         };
-        let at = create_pool(rpc, &people[0], factory, &terms).await.unwrap();
-        let pool = Pool::open(rpc.clone(), at.controller).await.unwrap();
+        let made = create_pool(rpc, &people[0], &options).await.unwrap();
+        let pool = Pool::open(rpc.clone(), made.controller).await.unwrap();
         for who in &people {
             for call in [pool.mint(who.address(), 1 << 60), pool.approve_vault(), pool.approve_controller()] {
                 pool.send(who, call).await.unwrap();
