@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use selion_contracts::{BlockTag, Pool};
+use selion_contracts::{BlockTag, Pool, Signer};
 use selion_controller::mirror::{At, ChainSource as _, Finality, Follower, Log, chain::genesis};
 use selion_controller::sequencer::{Sequencer, SubmitError};
 use selion_controller::store::Store;
@@ -64,45 +64,45 @@ impl Log for OneByOne {
 pub async fn run(events: u64) {
     for (name, chain) in chains().await {
         let (pool, renters) = pool(&chain, 8).await;
-        // The dev chain makes a block of each transaction.
-        let first = fill(&pool, &renters, events, None).await;
-        measure(&format!("{name}, an event a block"), &pool, first, events).await;
         if name == "Anvil" {
-            let first = fill(&pool, &renters, events, Some(&chain)).await;
-            measure(&format!("{name}, {MANY} events a block"), &pool, first, events).await;
+            for told in [1, MANY] {
+                let first = fill(&chain, &pool, &renters, events, Some(told)).await;
+                measure(&format!("{name}, {told} in a block"), &pool, first, events).await;
+            }
+        } else {
+            let first = fill(&chain, &pool, &renters, events, None).await;
+            measure(&format!("{name}, one in a block"), &pool, first, events).await;
         }
     }
 }
 
-/// Makes so many events: in blocks of their own, or with many in each of the blocks of `together`. Tells the head before.
-async fn fill(pool: &Pool, renters: &[selion_contracts::Signer], events: u64, together: Option<&Chain>) -> BlockRef {
+/// Makes so many events: so many in a block when it is told to mine, or as the dev chain does, a block of each before it
+/// answers. Anvil is told, because by itself it leaves calls lying that come fast. Tells the head before.
+async fn fill(chain: &Chain, pool: &Pool, renters: &[Signer], events: u64, told: Option<u64>) -> BlockRef {
     let before = pool.rpc.header(BlockTag::Latest).await.unwrap();
     let mut callers = Vec::new();
     for renter in renters {
         callers.push(Caller::new(pool, renter).await);
     }
-    if let Some(chain) = together {
+    if told.is_some() {
         chain.ask("evm_setAutomine", json!([false])).await;
     }
     let mut left = events;
     while left > 0 {
-        let now = left.min(MANY);
+        let now = left.min(told.unwrap_or(MANY));
         let shares = (0..).zip(&mut callers).map(|(index, caller)| async move {
             for _ in (index..now).step_by(renters.len()) {
                 caller.call().await;
             }
         });
         join_all(shares).await;
-        if let Some(chain) = together {
+        if told.is_some() {
             chain.mine(1).await;
         }
         left -= now;
     }
-    if let Some(chain) = together {
+    if told.is_some() {
         chain.ask("evm_setAutomine", json!([true])).await;
-    }
-    for caller in &callers {
-        caller.settled().await;
     }
     BlockRef { number: before.number, hash: before.hash }
 }

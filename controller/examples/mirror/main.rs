@@ -91,13 +91,6 @@ impl<'a> Caller<'a> {
         self.nonce += 1;
         self.pool.rpc.send_raw(&tx.raw).await.unwrap();
     }
-
-    /// Waits until every call is in a block: a node may take it first and mine it later.
-    async fn settled(&self) {
-        while self.pool.rpc.nonce(self.who.account(), BlockTag::Latest).await.unwrap() < self.nonce {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
 }
 
 fn clock() -> TimeMs {
