@@ -146,7 +146,7 @@ async fn run(name: &'static str, steps: u64, mut open: impl AsyncFnMut() -> Chai
 
 /// J3: the mirror equals the chain after reorganisations, restarts and missed events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_mirror_is_the_chain_after_every_step_on_the_development_chain() {
+async fn j3_the_mirror_is_the_chain_after_every_step_on_the_development_chain() {
     run("the development chain", steps(300), async || Chain::embedded(31_337).await).await;
 }
 
@@ -168,8 +168,8 @@ async fn what_a_node_leaves_out_far_behind_the_head_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_mirror_is_the_chain_after_every_step_on_anvil() {
-    let Some(first) = Chain::anvil("the_mirror_is_the_chain_after_every_step_on_anvil") else {
+async fn j3_the_mirror_is_the_chain_after_every_step_on_anvil() {
+    let Some(first) = Chain::anvil("j3_the_mirror_is_the_chain_after_every_step_on_anvil") else {
         return;
     };
     let mut first = Some(first);
@@ -182,8 +182,8 @@ async fn the_mirror_is_the_chain_after_every_step_on_anvil() {
 
 // geth has no reorganisations at will, and its finality lags: the pool goes by depth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_mirror_is_the_chain_after_every_step_on_geth() {
-    let mut first = Chain::geth("the_mirror_is_the_chain_after_every_step_on_geth");
+async fn j3_the_mirror_is_the_chain_after_every_step_on_geth() {
+    let mut first = Chain::geth("j3_the_mirror_is_the_chain_after_every_step_on_geth");
     if first.is_none() {
         return;
     }

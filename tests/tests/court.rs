@@ -81,6 +81,20 @@ impl Story {
         until("the controller to answer", acquitted).await
     }
 
+    /// What an audit says of the court, once the log has followed the chain and all holds.
+    async fn audited(&self) -> Result<String> {
+        let controller = self.pool.contracts.at.controller.to_string();
+        let args = ["audit", "--json", "--rpc", &self.pool.rpc, "--pool", &controller, "--log", &self.controller.url];
+        let audit = async || {
+            let ended = run(self.pool.home(), args).await?;
+            (ended.code == Some(0)).then(|| ended.json()).transpose()
+        };
+        let report = until("an audit in which all holds", audit).await?;
+        let mut checks = report["checks"].as_array().context("checks")?.iter();
+        let court = checks.find(|check| check["name"] == "court_from_events").context("the court")?;
+        Ok(court["detail"].as_str().context("a detail")?.to_owned())
+    }
+
     /// The number behind a name in `/metrics`.
     async fn metric(&self, name: &str) -> Result<u64> {
         let page = reqwest::get(format!("{}/metrics", self.controller.url)).await?.text().await?;
@@ -144,6 +158,8 @@ async fn a_controller_that_is_accused_of_what_it_did_not_do_answers_by_itself() 
     // The vouchers are paid like any: the bond was never touched.
     assert_eq!(contracts.bond(authority, BlockTag::Latest).await?.bond, Amount(60_000_000));
     assert_eq!(story.renter.client.bills(&PageQuery::default()).await?.bills.len(), 2);
+    let said = story.audited().await?;
+    assert!(said.starts_with("1 bonds, 1 credits and 2 cases, 0 of them open"), "{said}");
     Ok(())
 }
 
@@ -182,6 +198,8 @@ async fn an_authority_without_an_answer_is_told_by_its_metrics_and_loses_its_bon
     // All that was above the bills is counted as the renter's loss; half the penalty would be more.
     let credit = contracts.credit(story.renter.signer.account(), BlockTag::Latest).await?;
     assert_eq!(credit, Amount(dearer.cumulative.0.min(25_000_000)));
+    let said = story.audited().await?;
+    assert!(said.contains("and 1 cases, 0 of them open"), "{said}");
     Story::act(&story.pool, &["evidence", "collect"], "ada.key").await?.json()?;
     assert_eq!(contracts.credit(story.renter.signer.account(), BlockTag::Latest).await?, Amount(0));
     Ok(())

@@ -253,9 +253,8 @@ async fn an_unsigned_hello_is_refused() {
     assert_not_entered(&world);
 }
 
-// J12
 #[tokio::test]
-async fn a_node_that_registers_again_has_its_new_hardware_a_stranger_changes_nothing_and_a_silent_node_expires() {
+async fn j12_a_node_that_registers_again_has_its_new_hardware_a_stranger_changes_nothing_and_a_silent_node_expires() {
     let world = World::start().await;
     let node = world.key.node();
     let known = || world.core.state.lock().unwrap().nodes.clone();
