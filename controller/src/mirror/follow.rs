@@ -20,7 +20,7 @@ pub(super) const WINDOW: usize = 8_192;
 const COMMIT: usize = 256;
 /// So many passes in a row must see the changed block before the log is told that the chain broke: one node of a
 /// balanced address may be on a fork by itself.
-const SURE_AFTER: u32 = 3;
+pub(super) const SURE_AFTER: u32 = 3;
 
 /// When a block is final, by the pool's terms on chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tokio::sync::Notify;
 
+use super::follow::SURE_AFTER;
 use super::*;
 use crate::sequencer::SubmitError;
 use crate::store::block;
@@ -394,6 +395,27 @@ async fn one_look_at_a_changed_final_block_is_not_yet_believed() {
     fake.with(|inner| inner.canonical = honest);
     assert!(mirror.pass().await.is_ok());
     fake.with(|inner| assert!(inner.broken.is_empty()));
+}
+
+#[tokio::test]
+async fn another_chain_of_the_same_id_is_named_and_breaks_nothing() {
+    let fake = Fake::new(0);
+    let db = memory().await;
+    fake.with(|inner| inner.mine(3, 0xff));
+    let mut mirror = follower(&fake, &db, Finality::Depth(0)).await;
+    mirror.pass().await.unwrap();
+    let (ours, before) = (birth(&fake).hash, fake.with(|inner| inner.entered.clone()));
+    fake.with(|inner| {
+        inner.canonical.clear();
+        inner.mine(6, 0xff);
+    });
+    for _ in 0..=SURE_AFTER {
+        match mirror.pass().await.unwrap_err() {
+            MirrorError::Source(SourceError::OtherGenesis { number: 0, want, .. }) => assert_eq!(want, ours),
+            other => panic!("{other}"),
+        }
+    }
+    fake.with(|inner| assert_eq!((&inner.entered, inner.broken.len()), (&before, 0)));
 }
 
 #[tokio::test]
