@@ -134,6 +134,8 @@ fn hash_of(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+
     use super::*;
 
     #[test]
@@ -176,6 +178,7 @@ mod tests {
                 .env("SELION_WORLD_SIZE", "2")
                 .env("SELION_PEERS", peers.join(","))
                 .stdout(std::process::Stdio::piped())
+                .process_group(0)
                 .spawn()
                 .unwrap()
         };
@@ -187,7 +190,9 @@ mod tests {
             assert!(last.is_some(), "rank {rank}");
         }
         for mut member in members {
-            member.kill().unwrap();
+            // With the listener that it forked: one left behind would hold the output of whoever runs the tests.
+            let group = format!("-{}", member.id());
+            assert!(std::process::Command::new("kill").args(["-KILL", "--", &group]).status().unwrap().success());
             member.wait().unwrap();
         }
     }
