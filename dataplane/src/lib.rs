@@ -21,6 +21,7 @@
 //! # }
 //! ```
 
+pub mod beneath;
 pub mod dag;
 pub mod gateway;
 
@@ -38,4 +39,7 @@ pub use http::{GatewayUrlError, HttpGateway, RAW_BLOCK};
 pub use kubo::{Kubo, KuboError};
 pub use push::{PushError, Pushed, Sink, push};
 pub use source::{Source, SourceError};
-pub use store::{Pin, Stat, Store, StoreError, Usage};
+pub use store::{
+    AddRules, Added, ExportRules, Faults, Links, Pin, Skipped, Stat, Stop, StopOnDrop, Store,
+    StoreError, Usage,
+};

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use selion_dataplane::{Cid, GatewayUrlError, HttpGateway, Limits, PushError, Store, StoreError, push};
+use selion_dataplane::{AddRules, Cid, GatewayUrlError, HttpGateway, Limits, PushError, Store, StoreError, push};
 use tokio::time::Instant;
 
 use crate::staging::blocking;
 
 /// Most that one member may leave: 64 GiB in a hundred thousand files.
-const LIMITS: Limits = Limits { bytes: 64 << 30, entries: 100_000, pieces: 1_000_000, depth: 64 };
+const LIMITS: Limits = Limits { bytes: 64 << 30, stored: 72 << 30, entries: 100_000, pieces: 1_000_000, depth: 64 };
 
 /// Why there are no outputs.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +47,8 @@ pub async fn collect(folder: &Path, store: &Store) -> Result<Option<Cid>, Output
         if empty {
             return Ok(None);
         }
-        Ok(Some(store.add_path_within(&folder, &LIMITS)?))
+        let added = store.add(&folder, &AddRules::lenient(LIMITS, vec![folder.clone()]))?;
+        Ok(Some(added.cid))
     })
     .await
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use selion_dataplane::{Cid, Fetcher, HttpGateway, Kubo, Source, Store};
+use selion_dataplane::{AddRules, Cid, Fetcher, HttpGateway, Kubo, Source, Store};
 
 use super::data::{Scratch, blocking};
 use crate::exit::Exit;
@@ -94,7 +94,7 @@ pub async fn publish(dir: &Path, to: Option<&str>) -> Done<Cid> {
     let scratch = Scratch::new(dir.with_file_name(name))?;
     let store = Store::open(&scratch.0)?;
     let adding = store.clone();
-    let cid = blocking(move || Ok(adding.add_path(dir)?)).await?;
+    let cid = blocking(move || Ok(adding.add(dir, &AddRules::names_and_bytes())?.cid)).await?;
     if let Some(kubo) = kubo {
         kubo.import(&store, &cid).await.map_err(|error| {
             Failure::new(Exit::Server, "kubo", chain(&error), "run it again: the copy is kept, and verified blocks too")

@@ -44,7 +44,7 @@ pub enum DagError {
         codec: u64,
     },
     /// A kind of UnixFS node that we do not read.
-    #[error("{cid} is a UnixFS {kind}; only plain files and folders are accepted")]
+    #[error("{cid} is a UnixFS {kind}; only files, folders and symbolic links are accepted")]
     UnsupportedKind {
         /// The node.
         cid: Box<Cid>,
@@ -75,6 +75,14 @@ pub enum DagError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A symbolic link that no system could hold.
+    #[error("bad target of a symbolic link {target:?}: {why}")]
+    BadTarget {
+        /// The target, or its beginning.
+        target: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// Two entries of one folder with the same name.
     #[error("folder {cid} has the name {name:?} twice")]
     DuplicateName {
@@ -93,10 +101,10 @@ pub enum DagError {
         /// What is there.
         found: u64,
     },
-    /// A folder where a piece of a file should be.
-    #[error("{cid} is a folder inside a file")]
+    /// A folder or a link where a piece of a file should be.
+    #[error("{cid} is a folder or a link inside a file")]
     FolderInFile {
-        /// The folder.
+        /// The folder or link.
         cid: Box<Cid>,
     },
     /// Deeper than [`Limits::depth`](super::Limits).
@@ -126,6 +134,24 @@ pub enum DagError {
     /// More than [`Limits::pieces`](super::Limits).
     #[error("{root} is cut into more than {limit} pieces: add the data again with larger chunks")]
     TooManyPieces {
+        /// The root.
+        root: Box<Cid>,
+        /// The limit.
+        limit: u64,
+    },
+    /// Blocks that are mostly padding: reading them would cost far more than what they hold.
+    #[error("{root} needs {read} bytes of blocks read for {bytes} bytes of files: it is padded; add the data again")]
+    Padded {
+        /// The root.
+        root: Box<Cid>,
+        /// Bytes of blocks, counted by path.
+        read: u64,
+        /// Bytes of files, counted by path.
+        bytes: u64,
+    },
+    /// More than [`Limits::stored`](super::Limits).
+    #[error("the blocks of {root} have more than {limit} bytes")]
+    TooMuchStored {
         /// The root.
         root: Box<Cid>,
         /// The limit.

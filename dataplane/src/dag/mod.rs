@@ -10,17 +10,20 @@ mod name;
 mod node;
 mod unixfs;
 
-pub use build::{Block, Part, cid_of, file_node, folder_node, layout, leaf};
+pub use build::{Block, Part, cid_of, file_node, folder_node, layout, leaf, link_node};
 pub use error::DagError;
 pub use limits::Limits;
-pub use name::check_name;
-pub use node::{Entry, FilePart, Node, decode};
+pub use name::{check_name, check_target};
+pub use node::{Entry, FilePart, Kind, Node, decode};
 
 use cid::Cid;
 use multihash_codetable::{Code, MultihashDigest};
 
 /// How a file becomes a CID: IPIP-499 `unixfs-v1-2025`, that is CIDv1, SHA-256, raw leaves, chunks of 1 MiB,
-/// a balanced tree 1024 wide, hidden files and empty folders kept, no modes or times.
+/// a balanced tree 1024 wide, hidden files, symbolic links and empty folders kept, no times.
+///
+/// Permission bits are kept where they are not the usual ones ([`file_mode`], [`folder_mode`]), so that the CID of a
+/// tree with usual modes is that of its names and bytes alone.
 ///
 /// One departure: a folder stays one node up to [`MAX_BLOCK`] where the profile shards it (HAMT) from
 /// 256 KiB, about 4,000 names; below that the CIDs are those of any tool that follows the profile.
@@ -43,6 +46,28 @@ pub const RAW: u64 = 0x55;
 
 /// Multicodec of a DAG-PB block.
 pub const DAG_PB: u64 = 0x70;
+
+/// The permission bits that are kept: read, write and execute for owner, group and others. What raises privileges
+/// (set-user-id, set-group-id) and the sticky bit is not.
+pub const PERMISSIONS: u32 = 0o777;
+
+/// The mode of a file that says none.
+pub const FILE_MODE: u32 = 0o644;
+
+/// The mode of a folder that says none.
+pub const FOLDER_MODE: u32 = 0o755;
+
+/// What the node of a file with this mode says of it: nothing of the usual one.
+#[must_use]
+pub fn file_mode(mode: u32) -> Option<u32> {
+    Some(mode & PERMISSIONS).filter(|mode| *mode != FILE_MODE)
+}
+
+/// What the node of a folder with this mode says of it: nothing of the usual one.
+#[must_use]
+pub fn folder_mode(mode: u32) -> Option<u32> {
+    Some(mode & PERMISSIONS).filter(|mode| *mode != FOLDER_MODE)
+}
 
 const SHA2_256: u64 = 0x12;
 const SHA2_256_BYTES: u8 = 32;

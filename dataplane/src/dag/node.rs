@@ -6,17 +6,28 @@ use bytes::Bytes;
 use cid::Cid;
 use ipld_dagpb::{PbLink, PbNode};
 
-use super::{DAG_PB, DagError, MAX_BLOCK, MAX_LINKS, RAW, check_cid, check_name, unixfs};
+use super::{DAG_PB, DagError, MAX_BLOCK, MAX_LINKS, RAW, check_cid, check_name, check_target, unixfs};
+
+/// A block, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, if the block says any. Those of a piece inside a file mean nothing.
+    pub mode: Option<u32>,
+}
 
 /// What a block is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
+pub enum Kind {
     /// A piece of a file, or a small file.
     Leaf(Bytes),
     /// A file, or a subtree of one: its pieces in order.
     File(Vec<FilePart>),
     /// A folder, in the order of its block.
     Folder(Vec<Entry>),
+    /// A symbolic link: its target, checked by [`check_target`] and followed by nobody.
+    Link(String),
 }
 
 /// A piece of a file as its parent declares it.
@@ -40,13 +51,13 @@ pub struct Entry {
 }
 
 impl Node {
-    /// Bytes of file that this node holds or declares. `None` for a folder.
+    /// Bytes of file that this node holds or declares. `None` for a folder or a link.
     pub fn size(&self) -> Option<u64> {
-        match self {
-            Self::Leaf(bytes) => Some(bytes.len() as u64),
+        match &self.kind {
+            Kind::Leaf(bytes) => Some(bytes.len() as u64),
             // `decode` has checked that the sum fits.
-            Self::File(parts) => Some(parts.iter().map(|part| part.size).sum()),
-            Self::Folder(_) => None,
+            Kind::File(parts) => Some(parts.iter().map(|part| part.size).sum()),
+            Kind::Folder(_) | Kind::Link(_) => None,
         }
     }
 }
@@ -62,7 +73,7 @@ pub fn decode(cid: &Cid, bytes: Bytes) -> Result<Node, DagError> {
         return Err(DagError::BlockTooLarge { cid: (*cid).into(), bytes: bytes.len() });
     }
     if cid.codec() == RAW {
-        return Ok(Node::Leaf(bytes));
+        return Ok(Node { kind: Kind::Leaf(bytes), mode: None });
     }
     debug_assert_eq!(cid.codec(), DAG_PB, "check_cid lets nothing else pass");
     let malformed = |why: String| DagError::Malformed { cid: (*cid).into(), why };
@@ -72,14 +83,17 @@ pub fn decode(cid: &Cid, bytes: Bytes) -> Result<Node, DagError> {
     }
     let data = node.data.ok_or_else(|| malformed("it has no UnixFS message".to_owned()))?;
     let meta = unixfs::read(&data).map_err(|why| malformed(why.to_owned()))?;
-    match meta.kind {
-        unixfs::KIND_FOLDER => folder(cid, node.links),
-        unixfs::KIND_RAW | unixfs::KIND_FILE => file(cid, node.links, meta),
-        kind => Err(DagError::UnsupportedKind { cid: (*cid).into(), kind: kind_name(kind) }),
-    }
+    let mode = meta.mode;
+    let kind = match meta.kind {
+        unixfs::KIND_FOLDER => folder(cid, node.links)?,
+        unixfs::KIND_RAW | unixfs::KIND_FILE => file(cid, node.links, meta)?,
+        unixfs::KIND_LINK => link(cid, &node.links, meta)?,
+        kind => return Err(DagError::UnsupportedKind { cid: (*cid).into(), kind: kind_name(kind) }),
+    };
+    Ok(Node { kind, mode })
 }
 
-fn folder(cid: &Cid, links: Vec<PbLink>) -> Result<Node, DagError> {
+fn folder(cid: &Cid, links: Vec<PbLink>) -> Result<Kind, DagError> {
     let mut names = HashSet::with_capacity(links.len());
     let mut entries = Vec::with_capacity(links.len());
     for link in links {
@@ -91,10 +105,21 @@ fn folder(cid: &Cid, links: Vec<PbLink>) -> Result<Node, DagError> {
         }
         entries.push(Entry { name, cid: link.cid, tsize: link.size.unwrap_or(0) });
     }
-    Ok(Node::Folder(entries))
+    Ok(Kind::Folder(entries))
 }
 
-fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Node, DagError> {
+fn link(cid: &Cid, links: &[PbLink], meta: unixfs::Meta) -> Result<Kind, DagError> {
+    let malformed = |why: &str| DagError::Malformed { cid: (*cid).into(), why: why.to_owned() };
+    if !links.is_empty() {
+        return Err(malformed("a symbolic link has no children"));
+    }
+    let target = String::from_utf8(meta.data.unwrap_or_default().into())
+        .map_err(|_| malformed("the target of the symbolic link is not UTF-8"))?;
+    check_target(&target)?;
+    Ok(Kind::Link(target))
+}
+
+fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Kind, DagError> {
     let malformed = |why: &str| DagError::Malformed { cid: (*cid).into(), why: why.to_owned() };
     let data = meta.data.unwrap_or_default();
     if links.is_empty() {
@@ -102,7 +127,7 @@ fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Node, DagEr
             Some(size) if size != data.len() as u64 => {
                 Err(DagError::WrongSize { cid: (*cid).into(), declared: size, found: data.len() as u64 })
             }
-            _ => Ok(Node::Leaf(data)),
+            _ => Ok(Kind::Leaf(data)),
         };
     }
     if !data.is_empty() {
@@ -122,13 +147,12 @@ fn file(cid: &Cid, links: Vec<PbLink>, meta: unixfs::Meta) -> Result<Node, DagEr
     let parts = links.iter().zip(meta.sizes).map(|(link, size)| FilePart { cid: link.cid, size });
     let parts: Vec<FilePart> = parts.collect();
     parts.iter().try_for_each(|part| check_cid(&part.cid))?;
-    Ok(Node::File(parts))
+    Ok(Kind::File(parts))
 }
 
 fn kind_name(kind: u64) -> &'static str {
     match kind {
         3 => "metadata node",
-        4 => "symbolic link",
         5 => "sharded folder (HAMT)",
         _ => "node of unknown kind",
     }

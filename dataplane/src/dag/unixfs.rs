@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::PERMISSIONS;
+
 /// The fields that mean something to us.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
@@ -9,31 +11,52 @@ pub(super) struct Meta {
     pub data: Option<Bytes>,
     pub size: Option<u64>,
     pub sizes: Vec<u64>,
+    /// Permission bits, where the message has any.
+    pub mode: Option<u32>,
 }
 
 pub(super) const KIND_RAW: u64 = 0;
 pub(super) const KIND_FOLDER: u64 = 1;
 pub(super) const KIND_FILE: u64 = 2;
+pub(super) const KIND_LINK: u64 = 4;
 
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const LENGTH: u64 = 2;
 const FIXED32: u64 = 5;
 
-/// The message of every folder.
-pub(super) fn folder() -> Vec<u8> {
-    vec![0x08, KIND_FOLDER as u8]
+/// The message of a folder.
+pub(super) fn folder(mode: Option<u32>) -> Vec<u8> {
+    let mut out = vec![0x08, KIND_FOLDER as u8];
+    put_mode(&mut out, mode);
+    out
+}
+
+/// The message of a symbolic link.
+pub(super) fn link(target: &str) -> Vec<u8> {
+    let mut out = vec![0x08, KIND_LINK as u8, 0x12];
+    put_varint(&mut out, target.len() as u64);
+    out.extend_from_slice(target.as_bytes());
+    out
 }
 
 /// The message of an interior node of a file whose children hold `sizes` bytes.
-pub(super) fn file(sizes: impl Iterator<Item = u64> + Clone) -> Vec<u8> {
+pub(super) fn file(sizes: impl Iterator<Item = u64> + Clone, mode: Option<u32>) -> Vec<u8> {
     let mut out = vec![0x08, KIND_FILE as u8, 0x18];
     put_varint(&mut out, sizes.clone().sum());
     for size in sizes {
         out.push(0x20);
         put_varint(&mut out, size);
     }
+    put_mode(&mut out, mode);
     out
+}
+
+fn put_mode(out: &mut Vec<u8>, mode: Option<u32>) {
+    if let Some(mode) = mode {
+        out.push(0x38);
+        put_varint(out, u64::from(mode));
+    }
 }
 
 /// Reads a message; the error says what is wrong with it.
@@ -55,7 +78,8 @@ pub(super) fn read(bytes: &Bytes) -> Result<Meta, &'static str> {
                     meta.sizes.push(packed.varint()?);
                 }
             }
-            // Hash type, fan-out, mode, time and whatever comes later: not ours, skipped by shape.
+            (7, VARINT) => meta.mode = Some((rest.varint()? & u64::from(PERMISSIONS)) as u32),
+            // Hash type, fan-out, time and whatever comes later: not ours, skipped by shape.
             (_, VARINT) => drop(rest.varint()?),
             (_, LENGTH) => drop(rest.slice()?),
             (_, FIXED64) => rest.skip(8)?,
@@ -117,9 +141,9 @@ mod tests {
 
     #[test]
     fn a_file_message_reads_back_as_it_was_written() {
-        let bytes = Bytes::from(file([1u64, 300, 1 << 40].into_iter()));
+        let bytes = Bytes::from(file([1u64, 300, 1 << 40].into_iter(), Some(0o755)));
         let meta = read(&bytes).unwrap();
-        assert_eq!((meta.kind, meta.size), (KIND_FILE, Some(1 + 300 + (1 << 40))));
+        assert_eq!((meta.kind, meta.size, meta.mode), (KIND_FILE, Some(1 + 300 + (1 << 40)), Some(0o755)));
         assert_eq!(meta.sizes, [1, 300, 1 << 40]);
     }
 

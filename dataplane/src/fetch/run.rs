@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use cid::Cid;
 
 use super::{FetchError, Fetched, Progress};
-use crate::dag::{DagError, FilePart, Limits, Node};
+use crate::dag::{DagError, FilePart, Kind, Limits, Node};
 
 /// A block to get, and what its parent says of it.
 #[derive(Clone, Copy)]
@@ -63,12 +63,13 @@ impl<'a> Run<'a> {
             self.fetched.fetched_bytes += bytes;
         }
         self.check(&want, &node)?;
-        match node {
-            Node::Leaf(bytes) => self.progress.done_bytes += bytes.len() as u64,
-            Node::File(parts) => {
+        match node.kind {
+            Kind::Leaf(bytes) => self.progress.done_bytes += bytes.len() as u64,
+            Kind::Link(_) => {}
+            Kind::File(parts) => {
                 self.descend(want, parts.iter().map(|FilePart { cid, size }| (*cid, Some(*size))).rev())?;
             }
-            Node::Folder(entries) => self.descend(want, entries.iter().map(|entry| (entry.cid, None)).rev())?,
+            Kind::Folder(entries) => self.descend(want, entries.iter().map(|entry| (entry.cid, None)).rev())?,
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! What can go wrong on disk.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use cid::Cid;
 
+use super::added::Skipped;
 use crate::dag::DagError;
 
 /// Why a store did not do what it was asked. Nothing half done is visible after any of these.
@@ -27,33 +29,24 @@ pub enum StoreError {
     /// Bytes that are not the block, or a DAG outside the rules.
     #[error(transparent)]
     Dag(#[from] DagError),
+    /// The work was asked to stop, because nobody waits for it any more.
+    #[error("stopped: nobody waits for it any more")]
+    Stopped,
     /// No room.
     #[error("no room left on the disk of {}: free some space and try again", path.display())]
     Full {
         /// What was being written.
         path: PathBuf,
     },
-    /// Neither a regular file nor a folder.
-    #[error("{} is a {kind}; only regular files and folders can be added", path.display())]
+    /// Entries that cannot be kept; nothing was added.
+    #[error("{} holds what cannot be kept: {}", path.display(), Named(faults, *total))]
     NotAddable {
-        /// The offending path.
+        /// The root as given.
         path: PathBuf,
-        /// What it is.
-        kind: &'static str,
-    },
-    /// A file name that is not UTF-8, or not allowed in a folder.
-    #[error("{} has a name that cannot be added: {why}", path.display())]
-    BadFileName {
-        /// The offending path.
-        path: PathBuf,
-        /// What is wrong with its name.
-        why: String,
-    },
-    /// A file that became shorter or longer while it was read.
-    #[error("{} changed while it was being added: stop what writes it and add it again", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
+        /// The first of them.
+        faults: Vec<Skipped>,
+        /// How many there are.
+        total: u64,
     },
     /// A tree over the limits given.
     #[error("{} holds more than the {limit} {what} allowed", path.display())]
@@ -86,6 +79,21 @@ pub enum StoreError {
         #[source]
         source: io::Error,
     },
+}
+
+/// The tail of [`StoreError::NotAddable`].
+struct Named<'a>(&'a [Skipped], u64);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            write!(f, "{}{fault}", if index == 0 { "" } else { "; " })?;
+        }
+        match self.1.saturating_sub(self.0.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
 }
 
 /// Says where an I/O error happened.

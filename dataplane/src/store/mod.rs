@@ -10,14 +10,21 @@
 //! Nothing is evicted yet: a pin is a record of who wants what.
 
 mod add;
+mod added;
 mod error;
 mod export;
+mod links;
 mod parallel;
 mod pins;
+mod stop;
+mod tree;
 mod walk;
 
+pub use added::{AddRules, Added, Faults, Links, Skipped};
 pub use error::StoreError;
+pub use export::ExportRules;
 pub use pins::Pin;
+pub use stop::{Stop, StopOnDrop};
 pub use walk::Stat;
 
 use std::fs::{self, File};
@@ -131,6 +138,18 @@ impl Store {
     /// Whether there is a file for `cid`. Only [`get`](Self::get) tells whether it is good.
     pub fn has(&self, cid: &Cid) -> bool {
         dag::check_cid(cid).is_ok() && self.path(cid).is_file()
+    }
+
+    /// Bytes of the file of a block, which is not read.
+    pub(super) fn length(&self, cid: &Cid) -> Result<u64, StoreError> {
+        dag::check_cid(cid)?;
+        let path = self.path(cid);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.len() > MAX_BLOCK as u64 => Err(StoreError::Corrupt { cid: (*cid).into(), path }),
+            Ok(meta) => Ok(meta.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError::Missing { cid: (*cid).into() }),
+            Err(error) => Err(at(&path, error)),
+        }
     }
 
     /// The block, verified and read.

@@ -2,7 +2,7 @@
 //! ipfs-unixfs-importer (JavaScript): CIDv1, raw leaves, chunks of 1 MiB, 1024 wide.
 
 use proptest::prelude::*;
-use selion_dataplane::dag::{self, Block, CHUNK, Entry, Node, Part};
+use selion_dataplane::dag::{self, Block, CHUNK, Entry, Kind, Part};
 
 use crate::support::{pattern, store};
 
@@ -31,7 +31,7 @@ fn a_tree_grows_a_level_only_when_a_node_is_full() {
             blocks.push(block);
             Ok(())
         };
-        let Ok(part) = dag::layout(vec![zeros; leaves], keep);
+        let Ok(part) = dag::layout(vec![zeros; leaves], None, keep);
         (part, blocks.len())
     };
     let (full, blocks) = root(1024);
@@ -44,7 +44,7 @@ fn a_tree_grows_a_level_only_when_a_node_is_full() {
 
 #[test]
 fn the_empty_folder_has_its_well_known_cid() {
-    let (block, tsize) = dag::folder_node(Vec::new()).unwrap();
+    let (block, tsize) = dag::folder_node(Vec::new(), None).unwrap();
     assert_eq!(block.cid.to_string(), "bafybeiczsscdsbs7ffqz55asqdf3smv6klcw3gofszvwlyarci47bgf354");
     assert_eq!((block.bytes.as_slice(), tsize), ([0x0a, 2, 8, 1].as_slice(), 4));
 }
@@ -81,11 +81,11 @@ proptest! {
             .iter()
             .map(|size| Part { size: *size, tsize: *size, ..dag::leaf(&size.to_le_bytes()) })
             .collect();
-        let (block, whole) = dag::file_node(&parts);
+        let (block, whole) = dag::file_node(&parts, None);
         dag::verify(&block.cid, &block.bytes).unwrap();
         let node = dag::decode(&block.cid, block.bytes.into()).unwrap();
         prop_assert_eq!(node.size(), Some(whole.size));
-        let Node::File(read) = node else { panic!("not a file") };
+        let Kind::File(read) = node.kind else { panic!("not a file") };
         prop_assert!(read.iter().map(|part| (part.cid, part.size)).eq(parts.iter().map(|part| (part.cid, part.size))));
     }
 
@@ -100,11 +100,11 @@ proptest! {
             let leaf = dag::leaf(name.as_bytes());
             Entry { name: name.clone(), cid: leaf.cid, tsize: leaf.tsize }
         };
-        let shuffled = dag::folder_node(names.iter().map(entry).collect()).unwrap();
+        let shuffled = dag::folder_node(names.iter().map(entry).collect(), None).unwrap();
         names.sort();
-        let sorted = dag::folder_node(names.iter().map(entry).collect()).unwrap();
+        let sorted = dag::folder_node(names.iter().map(entry).collect(), None).unwrap();
         prop_assert_eq!(&shuffled, &sorted);
-        let Node::Folder(read) = dag::decode(&sorted.0.cid, sorted.0.bytes.into()).unwrap() else {
+        let Kind::Folder(read) = dag::decode(&sorted.0.cid, sorted.0.bytes.into()).unwrap().kind else {
             panic!("not a folder")
         };
         prop_assert!(read.iter().map(|entry| &entry.name).eq(names.iter()));
@@ -122,7 +122,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)
     ) {
         let parts = [dag::leaf(b"one"), dag::leaf(b"two")];
-        let (block, _) = dag::file_node(&parts);
+        let (block, _) = dag::file_node(&parts, None);
         let mut bytes = block.bytes;
         for (index, byte) in changes {
             let at = index.index(bytes.len());

@@ -166,7 +166,7 @@ async fn a_parent_that_lies_about_its_child_is_caught() {
     let (_dir, to) = store();
     let leaf = dag::leaf(b"four");
     from.put(&leaf.cid, b"four").unwrap();
-    let (block, whole) = dag::file_node(&[leaf, dag::Part { size: 5, ..leaf }]);
+    let (block, whole) = dag::file_node(&[leaf, dag::Part { size: 5, ..leaf }], None);
     from.put(&block.cid, &block.bytes).unwrap();
     let error = fetch(&to, &whole.cid, vec![Arc::new(from)]).await.unwrap_err();
     assert!(matches!(error, FetchError::Dag(DagError::WrongSize { declared: 5, found: 4, .. })), "{error}");

@@ -1,14 +1,16 @@
 //! Blocks on disk.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
 use selion_dataplane::dag::{self, CHUNK, DagError};
-use selion_dataplane::{Limits, Pin, Store, StoreError, Usage};
+use selion_dataplane::{AddRules, ExportRules, Limits, Pin, Stop, Store, StoreError, Usage};
 
 use crate::support::{block_file, damage, pattern, store};
 
@@ -101,41 +103,145 @@ fn a_destination_that_exists_is_left_alone() {
 }
 
 #[test]
-fn what_is_neither_file_nor_folder_is_refused_by_its_path() {
+fn everything_that_cannot_be_kept_is_named_at_once_and_nothing_is_added() {
     let (dir, store) = store();
-    let root = dir.path().join("data");
-    fs::create_dir(&root).unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", root.join("link")).unwrap();
+    let root = odd_tree(dir.path());
+    let _socket = UnixListener::bind(root.join("deep/sock")).unwrap();
     let error = store.add_path(&root).unwrap_err();
-    assert!(error.to_string().contains("data/link is a symbolic link"), "{error}");
-    fs::remove_file(root.join("link")).unwrap();
-    let _socket = std::os::unix::net::UnixListener::bind(root.join("sock")).unwrap();
-    let error = store.add_path(&root).unwrap_err();
-    assert!(error.to_string().contains("data/sock is a socket"), "{error}");
+    let StoreError::NotAddable { faults, total, .. } = &error else { panic!("{error}") };
+    let named: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+    assert_eq!((named, *total), (vec!["deep/pipe", "deep/sock", "\u{fffd}"], 3));
+    for part in ["deep/pipe: it is a pipe", "deep/sock: it is a socket", "its name is not UTF-8"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
     let error = store.add_path("/dev/null").unwrap_err();
-    assert!(error.to_string().contains("/dev/null is a device"), "{error}");
+    assert!(error.to_string().contains("it is a device"), "{error}");
+    std::os::unix::fs::symlink(&root, dir.path().join("link")).unwrap();
+    let error = store.add_path(dir.path().join("link")).unwrap_err();
+    assert!(error.to_string().contains("it is a symbolic link"), "{error}");
+}
+
+/// One bad entry, whatever it is, loses nothing but itself.
+#[test]
+fn what_cannot_be_kept_is_left_out_and_the_rest_is_kept() {
+    let (dir, store) = store();
+    let root = odd_tree(dir.path());
+    let _socket = UnixListener::bind(root.join("deep/sock")).unwrap();
+    File::create(root.join("sparse")).unwrap().set_len(200 << 30).unwrap();
+    for (name, target) in [
+        ("latest", "checkpoint-200"),
+        ("absolute", root.join("checkpoint-200").to_str().unwrap()),
+        ("away", "/etc/passwd"),
+        ("deep/up", "../good"),
+        ("deep/out", "../../good"),
+    ] {
+        std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+    }
+    let added = store.add(&root, &AddRules::lenient(Limits::of_bytes(1 << 20), vec![root.clone()])).unwrap();
+    let skipped: Vec<String> = added.skipped.iter().map(ToString::to_string).collect();
+    let expected = [
+        "away: it is a symbolic link that leaves the folder",
+        "deep/out: it is a symbolic link that leaves the folder",
+        "deep/pipe: it is a pipe",
+        "deep/sock: it is a socket",
+        "sparse: more than the 1048576 bytes allowed",
+        "\u{fffd}: its name is not UTF-8",
+    ];
+    assert_eq!((skipped.iter().map(String::as_str).collect::<Vec<_>>(), added.skipped_total), (expected.to_vec(), 6));
+    assert_eq!((added.files, added.bytes, added.others), (3, 12, 7));
+    let out = dir.path().join("out");
+    store.export(&added.cid, &out).unwrap();
+    assert_eq!(fs::read(out.join("latest/model.bin")).unwrap(), b"model");
+    assert_eq!(fs::read_link(out.join("absolute")).unwrap(), Path::new("checkpoint-200"));
+    assert_eq!(fs::read(out.join("deep/up")).unwrap(), b"good");
+    assert!(!out.join("deep/out").is_symlink() && !out.join("sparse").exists());
+}
+
+/// Good files, a pipe, and a name that is not UTF-8.
+fn odd_tree(dir: &Path) -> PathBuf {
+    let root = dir.join("data");
+    fs::create_dir_all(root.join("deep/empty")).unwrap();
+    fs::create_dir(root.join("checkpoint-200")).unwrap();
+    fs::write(root.join("checkpoint-200/model.bin"), b"model").unwrap();
+    fs::write(root.join("good"), b"good").unwrap();
+    fs::write(root.join("run.sh"), b"run").unwrap();
+    nix::unistd::mkfifo(&root.join("deep/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff")), b"").unwrap();
+    root
 }
 
 #[test]
-fn a_file_name_that_is_not_text_is_refused_by_its_path() {
+fn a_thousand_faults_are_counted_and_a_hundred_named() {
     let (dir, store) = store();
     let root = dir.path().join("data");
     fs::create_dir(&root).unwrap();
-    fs::write(root.join(std::ffi::OsStr::from_bytes(b"\xff")), b"").unwrap();
-    assert!(matches!(store.add_path(&root), Err(StoreError::BadFileName { .. })));
+    for number in 0..1000 {
+        std::os::unix::fs::symlink("/etc", root.join(format!("{number:04}"))).unwrap();
+    }
+    let added = store.add(&root, &AddRules::lenient(Limits::default(), Vec::new())).unwrap();
+    assert_eq!((added.skipped.len(), added.skipped_total), (100, 1000));
 }
 
 #[test]
-fn results_over_the_limit_are_refused() {
+fn a_folder_of_more_names_than_a_block_holds_keeps_those_that_fit() {
+    let (dir, store) = store();
+    let root = dir.path().join("data");
+    fs::create_dir(&root).unwrap();
+    for number in 0..12_000 {
+        std::os::unix::fs::symlink("x", root.join(format!("{number:0>120}"))).unwrap();
+    }
+    let added = store.add(&root, &AddRules::lenient(Limits::default(), Vec::new())).unwrap();
+    assert_eq!(added.others - 1 + added.skipped_total, 12_000);
+    assert!(added.others > 11_000 && added.skipped_total > 0, "{added:?}");
+    assert_eq!(store.stat(&added.cid, &Limits::default()).unwrap().entries, added.others);
+}
+
+#[test]
+fn results_over_the_limit_are_refused_by_strict_rules_and_left_out_by_others() {
     let (dir, store) = store();
     let root = dir.path().join("data");
     fs::create_dir_all(root.join("a/b")).unwrap();
     fs::write(root.join("a/b/file"), [0; 100]).unwrap();
     let limits = Limits { bytes: 100, entries: 4, depth: 4, ..Limits::default() };
-    store.add_path_within(&root, &limits).unwrap();
-    for tight in [Limits { bytes: 99, ..limits }, Limits { entries: 3, ..limits }, Limits { depth: 3, ..limits }] {
-        assert!(matches!(store.add_path_within(&root, &tight), Err(StoreError::OverLimit { .. })), "{tight:?}");
+    let strict = |limits| store.add(&root, &AddRules { limits, ..AddRules::strict() });
+    strict(limits).unwrap();
+    // A file is no level of folders.
+    strict(Limits { depth: 3, ..limits }).unwrap();
+    for tight in [Limits { bytes: 99, ..limits }, Limits { entries: 3, ..limits }, Limits { depth: 2, ..limits }] {
+        assert!(matches!(strict(tight), Err(StoreError::OverLimit { .. })), "{tight:?}");
+        let added = store.add(&root, &AddRules::lenient(tight, Vec::new())).unwrap();
+        assert_eq!((added.files, added.skipped_total), (0, 1), "{tight:?}");
     }
+}
+
+#[test]
+fn permissions_are_kept_and_the_usual_ones_do_not_change_a_cid() {
+    let (dir, store) = store();
+    let root = dir.path().join("data");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::write(root.join("bin/tool"), b"tool").unwrap();
+    fs::write(root.join("bin/big"), pattern(CHUNK + 1)).unwrap();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let set = |name: &str, mode| fs::set_permissions(root.join(name), Permissions::from_mode(mode)).unwrap();
+    let plain = store.add_path(&root).unwrap();
+    assert_eq!(plain, store.add(&root, &AddRules::names_and_bytes()).unwrap().cid);
+    for (name, bits) in [("bin/tool", 0o4755), ("bin/big", 0o500), ("bin", 0o700)] {
+        set(name, bits);
+    }
+    let cid = store.add_path(&root).unwrap();
+    assert_ne!(cid, plain);
+    assert_eq!(store.add(&root, &AddRules::names_and_bytes()).unwrap().cid, plain);
+    let out = dir.path().join("out");
+    store.export(&cid, &out).unwrap();
+    let modes = ["", "bin", "bin/tool", "bin/big"].map(|name| mode(out.join(name)));
+    assert_eq!(modes, [0o755, 0o700, 0o755, 0o500], "what raises privileges is not kept");
+    assert_eq!(store.add_path(&out).unwrap(), cid);
+    let staged = dir.path().join("staged");
+    let rules = ExportRules { read_only: true, ..ExportRules::default() };
+    let stat = store.export_by(&cid, &staged, &rules, &Stop::default()).unwrap();
+    assert_eq!(stat.bytes, (CHUNK + 1 + 4) as u64);
+    let modes = ["", "bin", "bin/tool", "bin/big"].map(|name| mode(staged.join(name)));
+    assert_eq!(modes, [0o555, 0o555, 0o555, 0o555]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use futures::StreamExt;
 use selion_api::Account;
 use selion_api::rest::{Dataset, DatasetPage, NewDataset};
-use selion_dataplane::{Cid, Limits, StoreError};
+use selion_dataplane::{AddRules, Cid, Limits, StoreError};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
 
@@ -96,7 +96,7 @@ async fn upload(app: &App, body: Body) -> Result<Cid, Problem> {
     let draft = Draft(folder.join(hex::encode(&name[..16])));
     receive(&draft.0, body, app.config.upload_limit_bytes).await?;
     let content = app.content.clone();
-    blocking(move || content.add_path(&draft.0)).await
+    blocking(move || Ok(content.add(&draft.0, &AddRules::names_and_bytes())?.cid)).await
 }
 
 /// A file that is removed when it is let go of.
