@@ -40,6 +40,5 @@ pub use kubo::{Kubo, KuboError};
 pub use push::{PushError, Pushed, Sink, push};
 pub use source::{Source, SourceError};
 pub use store::{
-    AddRules, Added, ExportRules, Faults, Links, Pin, Skipped, Stat, Stop, StopOnDrop, Store,
-    StoreError, Usage,
+    AddRules, Added, ExportRules, Faults, Links, Pin, Skipped, Stat, Stop, StopOnDrop, Store, StoreError, Usage,
 };

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use cid::Cid;
 
-use super::added::{Added, AddRules, Faults};
+use super::added::{AddRules, Added, Faults};
 use super::error::{At, at};
 use super::tree::Tree;
 use super::{Durable, Store, StoreError, parallel};

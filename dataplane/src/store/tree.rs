@@ -57,8 +57,7 @@ impl From<StoreError> for Fault {
 
 impl<'a> Tree<'a> {
     pub fn new(store: &'a Store, rules: &'a AddRules, watch: &'a mut dyn FnMut(&Added)) -> Self {
-        let added =
-            Added { cid: Cid::default(), bytes: 0, files: 0, others: 0, skipped: Vec::new(), skipped_total: 0 };
+        let added = Added { cid: Cid::default(), bytes: 0, files: 0, others: 0, skipped: Vec::new(), skipped_total: 0 };
         Self { store, rules, watch, added }
     }
 

@@ -139,7 +139,8 @@ impl<'a> Walk<'a> {
         let sum = self.known(&self.root).unwrap_or_default();
         let sum = Sum { entries: sum.entries.saturating_add(1), ..sum };
         self.check(&self.root, sum.height, &sum)?;
-        let allowed = sum.bytes.saturating_mul(READ_PER_BYTE).saturating_add(sum.entries.saturating_mul(READ_PER_ENTRY));
+        let allowed =
+            sum.bytes.saturating_mul(READ_PER_BYTE).saturating_add(sum.entries.saturating_mul(READ_PER_ENTRY));
         if sum.read > allowed.saturating_add(READ_FREE) {
             return Err(DagError::Padded { root: self.root.into(), read: sum.read, bytes: sum.bytes }.into());
         }

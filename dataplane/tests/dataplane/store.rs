@@ -269,7 +269,7 @@ fn debris_of_a_crash_is_no_block_and_old_debris_goes() {
     store.add_bytes(b"one").unwrap();
     let tmp = dir.path().join("store/tmp");
     fs::write(tmp.join("999999-0"), b"half a blo").unwrap();
-    let old = fs::File::create(tmp.join("999999-1")).unwrap();
+    let old = File::create(tmp.join("999999-1")).unwrap();
     old.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(7200)).unwrap();
     let again = Store::open(dir.path().join("store")).unwrap();
     assert_eq!(again.usage().unwrap(), Usage { blocks: 1, bytes: 3 });
