@@ -19,7 +19,7 @@ pub(super) fn arguments(launch: &Launch, uid: u32) -> Vec<OsString> {
     for word in ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"] {
         add(&[flag(word)]);
     }
-    add(&[flag("--die-with-parent"), flag("--cap-drop"), flag("ALL")]);
+    add(&[flag("--die-with-parent"), flag("--new-session"), flag("--cap-drop"), flag("ALL")]);
     let uid = OsString::from(uid.to_string());
     add(&[flag("--uid"), &uid, flag("--gid"), &uid]);
     add(&[flag("--ro-bind"), flag("/"), flag("/"), flag("--dev"), flag("/dev"), flag("--proc"), flag("/proc")]);

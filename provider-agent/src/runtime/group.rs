@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::process::Starter;
 use super::{Exit, Running};
 
-/// A child that leads its own process group.
+/// A child that leads a session, and so a process group, of its own.
 pub(super) struct Group {
     child: Child,
     leader: Pid,
@@ -25,7 +25,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Takes `child`, which was started as the leader of a group of its own.
+    /// Takes `child`, which was started as the leader of a session of its own.
     pub(super) fn new(child: Child, grace: Duration, starter: Starter) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the child has ended and has no process id"))?;

@@ -90,7 +90,6 @@ impl ProcessRuntime {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
             .kill_on_drop(true);
         let keep = (self.sandbox == Sandbox::Namespaces).then_some(status);
         // A bare child of root runs as nobody too; in a sandbox the sandbox sees to it.
@@ -184,6 +183,8 @@ fn namespace_arguments(launch: &Launch, program: &Path, status: RawFd) -> Vec<Os
 /// Runs in the child, after fork and before exec.
 fn prepare_child(agent: nix::unistd::Pid, keep: Option<RawFd>, drop_to: Option<u32>) -> io::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    // Out of the agent's session: its terminal is not the command's, which could type into it (CVE-2017-5226).
+    nix::unistd::setsid()?;
     // SAFETY: close_range only marks descriptors of this process; 3 and up are none of stdin, stdout, stderr.
     let marked = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC) };
     if marked != 0 {

@@ -16,8 +16,8 @@ use crate::runtime::bubblewrap::is_real_folder;
 const COVERED: [&str; 3] = ["/run", "/home", "/root"];
 /// Folders that are the member's own inside.
 const PRIVATE: [&str; 2] = ["/tmp", "/var/tmp"];
-/// Device nodes that every program may expect.
-const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Device nodes that every program may expect. No terminal: a command that has one can type into its owner's shell.
+const NODES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
 const RDONLY: u64 = 0x1;
 const NOSUID: u64 = 0x2;
