@@ -165,6 +165,21 @@ pub fn wants_json(words: &[OsString]) -> bool {
     joined || apart || std::env::var_os("SELION_OUTPUT").is_some_and(|value| value == "json")
 }
 
+/// Whether a command line that cannot be read asks for `run`: the first word that is neither a flag of every command nor
+/// the value of one.
+pub fn asks_to_run(words: &[OsString]) -> bool {
+    const WITH_VALUE: [&str; 3] = ["--output", "-o", "--parent"];
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(&word) {
+            words.next();
+        } else if !word.starts_with('-') {
+            return word == "run";
+        }
+    }
+    false
+}
+
 /// The log goes to stderr: warnings, with `-v` what happens, with `-vv` the details.
 pub fn log(verbose: u8) {
     let default = match verbose {
@@ -200,6 +215,9 @@ mod tests {
             "selion run --slice share:250:4GiB --count 3 --min-nodes 2 --max-rate 0.80 --duration 4h --wait 10m \
              --data bafy:in --env A=b --keep -- python train.py --epochs 3",
             "selion lease create --slice whole -- true",
+            "selion run --slice WHOLE --duration 1h30m --wait 1.5h --ram 16GB -- true",
+            "selion run --slice mig:1g.10gb -- true",
+            "selion lease events lease-12-0 --no-follow",
             "selion lease create --slice whole --dry-run -- true",
             "selion run --slice whole --licence 0x1111111111111111111111111111111111111111/solver -- ls",
             "selion licence list -o json",
@@ -239,9 +257,15 @@ mod tests {
             ("selion run --slice half -- ls", "write 1g.10gb, whole or share:250:4GiB"),
             (
                 "selion run --slice whole --duration 4hours -- ls",
-                "`4hours` is not a duration; write 90s, 15m, 4h or 2d",
+                "`4hours` is not a duration; write 90s, 15m, 1h30m or 2d",
             ),
-            ("selion run --slice whole --max-rate -1 -- ls", "unexpected argument '-1'"),
+            ("selion run --slice whole --max-rate -1 -- ls", "`-1` is below zero, which is not a rate"),
+            ("selion run --slice whole --duration -5m -- ls", "`-5m` is below zero, which is not a duration"),
+            ("selion run --slice whole --cpu -1 -- ls", "`-1` is not a number of cores; write 2 or 0.5"),
+            ("selion run --slice whole --count -1 -- ls", "-1 is not in 1..=64"),
+            ("selion run --slice whole --net fast -- ls", "`fast` is not a whole number"),
+            ("selion account thaw -5", "`-5` is below zero, which is not an amount of tokens"),
+            ("selion lease list --limit 0", "0 is not in 1.."),
             ("selion run --slice whole --licence solver -- ls", "a licence as ISSUER/PRODUCT"),
             ("selion run --slice whole", "COMMAND"),
             ("selion why lease-1-0 --at 14:03", "`14:03` is not a time"),
@@ -261,6 +285,17 @@ mod tests {
         for (line, words) in table {
             let error = parse(line).expect_err(line);
             assert!(error.contains(words), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn run_is_found_behind_the_flags_of_every_command() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for line in ["selion run --bad", "selion -v run", "selion -o json run --bad", "selion --output=json -vv run"] {
+            assert!(asks_to_run(&words(line)), "{line}");
+        }
+        for line in ["selion", "selion -o run", "selion lease run", "selion -v lease show run"] {
+            assert!(!asks_to_run(&words(line)), "{line}");
         }
     }
 

@@ -61,15 +61,18 @@ impl Failure {
         Self::new(Exit::Usage, "usage", detail, suggestion)
     }
 
-    /// A file or folder that could not be read or written.
+    /// A file or folder that could not be read or written. One that is not there, or not ours to read, is a wrong value.
     pub fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, StorageFull};
+        let wrong = matches!(error.kind(), NotFound | PermissionDenied | NotADirectory);
+        let exit = if wrong { Exit::Usage } else { Exit::Failure };
         let suggestion = match error.kind() {
-            std::io::ErrorKind::NotFound => "check the path",
-            std::io::ErrorKind::PermissionDenied => "check who owns it, or name another place",
-            std::io::ErrorKind::StorageFull => "free some space and try again",
+            NotFound => "check the path",
+            PermissionDenied => "check who owns it, or name another place",
+            StorageFull => "free some space and try again",
             _ => "check the disk and the path",
         };
-        Self::new(Exit::Failure, "file", format!("{}: {error}", path.display()), suggestion)
+        Self::new(exit, "file", format!("{}: {error}", path.display()), suggestion)
     }
 
     /// The remote command ended with this code: nothing more to say.

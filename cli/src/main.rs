@@ -105,7 +105,7 @@ fn misuse(words: &[OsString], error: &clap::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // `run` keeps small codes for the remote command.
-    let exit = if words.get(1).is_some_and(|word| word == "run") { Exit::RunFailed } else { Exit::Usage };
+    let exit = if args::asks_to_run(words) { Exit::RunFailed } else { Exit::Usage };
     if !args::wants_json(words) {
         let _ = error.print();
         return ExitCode::from(exit.code());

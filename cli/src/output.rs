@@ -91,7 +91,7 @@ impl Output {
         }
     }
 
-    /// Shows a failure. `on_stdout`: as JSON also there, where a result would have come.
+    /// Shows a failure. `on_stdout`: as JSON there, where a result would have come; else on stderr.
     pub fn failure(self, failure: &Failure, on_stdout: bool) {
         if failure.is_silent() {
             return;
@@ -100,10 +100,7 @@ impl Output {
         let mut stderr = std::io::stderr();
         if self.is_json() {
             let text = serde_json::json!({ "error": body }).to_string();
-            let _ = writeln!(stderr, "{text}");
-            if on_stdout {
-                let _ = writeln!(std::io::stdout(), "{text}");
-            }
+            let _ = if on_stdout { writeln!(std::io::stdout(), "{text}") } else { writeln!(stderr, "{text}") };
             return;
         }
         let _ = writeln!(stderr, "error: {} [{}]", body.detail, body.code);

@@ -139,9 +139,13 @@ pub async fn login(home: &Home, controller: &str, chain_rpc: Option<String>, key
     let client = Client::new(controller)?;
     let key_file = std::path::absolute(key_file).map_err(|error| Failure::file(key_file, &error))?;
     home.make()?;
+    if key_file.exists() {
+        signer(&key_file)?;
+    }
+    // A key is made only where a pool answers, so that the login that works is the one that tells of it.
+    let profile = profile(&client, chain_rpc, Some(key_file.clone())).await?;
     Signer::open_or_create(&key_file)?;
     let wallet = wallet(&key_file)?;
-    let profile = profile(&client, chain_rpc, Some(key_file)).await?;
     let session = client.login(&wallet, &format!("selion on {}", machine())).await?;
     home.save(&profile, &Credentials::Session(session))?;
     Ok(profile)

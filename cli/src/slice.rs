@@ -5,11 +5,17 @@ use selion_api::{GpuId, MemberWant};
 
 use crate::unit::{memory, show_memory};
 
-/// A slice: a MIG profile, `whole`, or `share:PERMILLE:MEMORY`.
-pub fn slice(text: &str) -> Result<SliceWant, String> {
-    let bad = |why: &str| format!("`{text}` is not a slice: {why}; write 1g.10gb, whole or share:250:4GiB");
+/// A slice: a MIG profile, `whole`, or `share:PERMILLE:MEMORY`, in small or capital letters. A profile may be written
+/// as `mig:PROFILE` too, as in `SELION_SLICE`.
+pub fn slice(written: &str) -> Result<SliceWant, String> {
+    let bad = |why: &str| format!("`{written}` is not a slice: {why}; write 1g.10gb, whole or share:250:4GiB");
+    let text = written.to_ascii_lowercase();
+    let text = text.strip_prefix("mig:").unwrap_or(&text);
     if text == "whole" {
         return Ok(SliceWant::Whole);
+    }
+    if text.contains('@') {
+        return Err(bad("the pool chooses the place on the GPU, so `@` and what follows are left out"));
     }
     if let Some(rest) = text.strip_prefix("share:") {
         let (permille, size) = rest.split_once(':').ok_or_else(|| bad("a share has two parts"))?;
@@ -111,6 +117,9 @@ mod tests {
         assert_eq!(slice("whole"), Ok(SliceWant::Whole));
         assert_eq!(slice("1g.10gb"), Ok(SliceWant::Mig { profile: "1g.10gb".into() }));
         assert_eq!(slice("1g.12gb+me"), Ok(SliceWant::Mig { profile: "1g.12gb+me".into() }));
+        assert_eq!(slice("WHOLE"), Ok(SliceWant::Whole));
+        assert_eq!(slice("mig:1g.10gb"), slice("1g.10gb"));
+        assert!(slice("mig:1g.10gb@2").unwrap_err().contains("the pool chooses the place"));
         assert_eq!(slice("share:250:4GiB"), Ok(SliceWant::Share { compute_permille: 250, mem_bytes: 4 << 30 }));
     }
 
@@ -126,7 +135,18 @@ mod tests {
 
     #[test]
     fn a_wrong_slice_names_the_right_forms() {
-        for bad in ["", "half", "share:0:4GiB", "share:1001:4GiB", "share:250", "share:250:4GB", "share:1:0B", "g.gb"] {
+        for bad in [
+            "",
+            "half",
+            "share:0:4GiB",
+            "share:1001:4GiB",
+            "share:250",
+            "share:250:4G",
+            "share:1:0B",
+            "g.gb",
+            "mig:",
+            "mig:1g.10gb@2",
+        ] {
             let error = slice(bad).unwrap_err();
             assert!(error.contains("write 1g.10gb, whole or share:250:4GiB"), "{error}");
         }

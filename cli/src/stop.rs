@@ -6,6 +6,15 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 
+/// Who asks a program to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Somebody at the terminal: Ctrl-C.
+    Interrupt,
+    /// A program or the system: SIGTERM.
+    Terminate,
+}
+
 /// Both signals that ask a program to stop.
 pub struct Stops {
     interrupt: Signal,
@@ -24,9 +33,14 @@ impl Stops {
 
     /// The next of either.
     pub async fn next(&mut self) {
+        let _ = self.which().await;
+    }
+
+    /// The next of either, and which it was.
+    pub async fn which(&mut self) -> Stop {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => Stop::Interrupt,
+            _ = self.terminate.recv() => Stop::Terminate,
         }
     }
 }

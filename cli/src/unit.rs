@@ -4,7 +4,7 @@ use selion_api::{Amount, Rate, TimeMs};
 
 /// A text that is not a value of its unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not {what}; write {how}")]
+#[error("`{text}` is {}{what}; write {how}", if text.starts_with('-') { "below zero, which is not " } else { "not " })]
 pub struct BadUnit {
     text: String,
     what: &'static str,
@@ -13,16 +13,48 @@ pub struct BadUnit {
 
 const SPANS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+/// Sizes by powers of ten. They are read and never written.
+const DECIMAL_SIZES: [(&str, u64); 4] =
+    [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000)];
 /// Decimals of the pool's token, and base units of one.
 const DECIMALS: usize = 6;
 const ONE: u64 = 1_000_000;
 
-/// Digits and a unit of `units`, in the smallest unit.
+/// A number with its unit, such as `90s` or `1.5h`, in the smallest unit; and the rest of the text. `None` where the
+/// number is not whole in the smallest unit.
+fn one_part<'a>(text: &'a str, units: &[(&str, u64)]) -> Option<(u64, u64, &'a str)> {
+    let end = |text: &str, of: fn(char) -> bool| text.find(|letter| !of(letter)).unwrap_or(text.len());
+    let (number, rest) = text.split_at(end(text, |letter| letter.is_ascii_digit() || letter == '.'));
+    let (unit, rest) = rest.split_at(end(rest, |letter| letter.is_ascii_alphabetic()));
+    let (_, factor) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.len() > 9 {
+        return None;
+    }
+    let ten = 10_u128.pow(u32::try_from(part.len()).ok()?);
+    let scaled = part.parse::<u128>().ok()?.checked_mul(u128::from(*factor))?;
+    let part = scaled.is_multiple_of(ten).then(|| u64::try_from(scaled / ten).ok())??;
+    let value = whole.parse::<u64>().ok()?.checked_mul(*factor)?.checked_add(part)?;
+    Some((value, *factor, rest))
+}
+
+/// One number with its unit, and nothing else.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
+    one_part(text, units).filter(|(_, _, rest)| rest.is_empty()).map(|(value, ..)| value)
+}
+
+/// Numbers with their units, the larger unit first: `1h30m`.
+fn summed(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (mut total, mut last, mut rest) = (0_u64, u64::MAX, text);
+    loop {
+        let (value, factor, more) = one_part(rest, units).filter(|(_, factor, _)| *factor < last)?;
+        total = total.checked_add(value)?;
+        if more.is_empty() {
+            return Some(total);
+        }
+        (last, rest) = (factor, more);
+    }
 }
 
 /// The shortest exact text in `units`, which end with the smallest.
@@ -34,10 +66,10 @@ fn written(value: u64, units: &[(&str, u64)]) -> String {
     }
 }
 
-/// `90s`, `15m`, `4h`, `2d`, `250ms`: milliseconds.
+/// `90s`, `15m`, `1.5h`, `1h30m`, `2d`, `250ms`: milliseconds.
 pub fn duration(text: &str) -> Result<u64, BadUnit> {
-    let bad = || BadUnit { text: text.to_owned(), what: "a duration", how: "90s, 15m, 4h or 2d" };
-    scaled(text, &SPANS).ok_or_else(bad)
+    let bad = || BadUnit { text: text.to_owned(), what: "a duration", how: "90s, 15m, 1h30m or 2d" };
+    summed(text, &SPANS).ok_or_else(bad)
 }
 
 /// The text that [`duration`] reads.
@@ -69,6 +101,13 @@ pub fn show_time(at: TimeMs) -> String {
     let year = year + 400 * era + u64::from(month <= 2);
     let (hour, minute, second) = (of_day / 3_600, of_day % 3_600 / 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A time as [`show_time`] writes it, with how far it is from `now`: `.. (in 12m00s)`.
+pub fn show_when(at: TimeMs, now: TimeMs) -> String {
+    let (away, ago) = (at.since(now), now.since(at));
+    let near = if away > 0 { format!("in {}", show_elapsed(away)) } else { format!("{} ago", show_elapsed(ago)) };
+    format!("{} ({near})", show_time(at))
 }
 
 /// A time as [`show_time`] writes it, or with `T` between, or as milliseconds since 1970: UTC always.
@@ -108,10 +147,16 @@ fn days_since_1970([year, month, day]: [u64; 3]) -> Option<u64> {
     Some(years + months + day - 1)
 }
 
-/// `24GiB`, `512MiB`: bytes.
+/// `24GiB`, `512MiB`, `1.5GiB` by powers of two, `16GB` by powers of ten: bytes.
 pub fn memory(text: &str) -> Result<u64, BadUnit> {
-    let bad = || BadUnit { text: text.to_owned(), what: "an amount of memory", how: "512MiB, 24GiB or 1TiB" };
-    scaled(text, &SIZES).ok_or_else(bad)
+    let how = "512MiB, 24GiB or 16GB (1GiB is 2^30 bytes, 1GB is 10^9)";
+    let bad = || BadUnit { text: text.to_owned(), what: "an amount of memory", how };
+    scaled(text, &SIZES).or_else(|| scaled(text, &DECIMAL_SIZES)).ok_or_else(bad)
+}
+
+/// A count, such as megabits a second.
+pub fn count(text: &str) -> Result<u32, BadUnit> {
+    text.parse().map_err(|_| BadUnit { text: text.to_owned(), what: "a whole number", how: "it in digits, as 100" })
 }
 
 /// The text that [`memory`] reads.
@@ -191,7 +236,13 @@ mod tests {
     fn people_write_what_they_mean() {
         assert_eq!(duration("90s"), Ok(90_000));
         assert_eq!(duration("2d"), Ok(172_800_000));
+        assert_eq!(duration("1h30m"), Ok(5_400_000));
+        assert_eq!(duration("1.5h"), Ok(5_400_000));
+        assert_eq!(duration("1d12h0.5s"), Ok(129_600_500));
         assert_eq!(memory("24GiB"), Ok(24 << 30));
+        assert_eq!(memory("24gib"), Ok(24 << 30));
+        assert_eq!(memory("1.5GiB"), Ok(3 << 29));
+        assert_eq!(memory("16GB"), Ok(16_000_000_000));
         assert_eq!(rate("0.80"), Ok(Rate(800_000)));
         assert_eq!(amount("7"), Ok(Amount(7_000_000)));
         assert_eq!(show_money(800_000), "0.80");
@@ -199,6 +250,13 @@ mod tests {
         assert_eq!(show_duration(3_600_000), "1h");
         assert_eq!(show_elapsed(61_500), "1m01s");
         assert_eq!(show_size((3 << 30) / 2), "1.5GiB");
+    }
+
+    #[test]
+    fn a_time_says_how_far_it_is() {
+        let now = TimeMs(1_795_190_709_000);
+        assert_eq!(show_when(now.plus(720_000), now), "2026-11-20 16:17:09Z (in 12m00s)");
+        assert_eq!(show_when(now, now.plus(1_500)), "2026-11-20 16:05:09Z (1.5s ago)");
     }
 
     #[test]
@@ -233,11 +291,13 @@ mod tests {
     #[test]
     fn a_wrong_text_is_named_with_the_right_form() {
         let error = duration("4hours").unwrap_err().to_string();
-        assert_eq!(error, "`4hours` is not a duration; write 90s, 15m, 4h or 2d");
-        for bad in ["", "h", "-1h", "1.5h", "4 h", "99999999999999999999h", "20000000000000000000d"] {
+        assert_eq!(error, "`4hours` is not a duration; write 90s, 15m, 1h30m or 2d");
+        let error = duration("-5m").unwrap_err().to_string();
+        assert_eq!(error, "`-5m` is below zero, which is not a duration; write 90s, 15m, 1h30m or 2d");
+        for bad in ["", "h", "-1h", "4 h", "30m1h", "1h1h", "1.h", ".5h", "0.0001s", "1h30", "20000000000000000000d"] {
             assert!(duration(bad).is_err(), "{bad:?}");
         }
-        for bad in ["24GB", "24G", "24gib", "1.5GiB", "GiB"] {
+        for bad in ["24G", "1GiB512MiB", "0.3B", "GiB", "-1GiB"] {
             assert!(memory(bad).is_err(), "{bad:?}");
         }
         for bad in ["-1", "1e3", ".5", "5.", "0.1234567", "1,5", "18446744073709.551616"] {

@@ -42,7 +42,18 @@ impl Client {
         id: LeaseId,
         after: Option<u64>,
     ) -> impl Stream<Item = Result<LeaseEvent, ClientError>> + Send + Unpin + use<> {
-        self.follow_from(id, "events", Vec::new(), after.map(|entry| entry.to_string()))
+        self.events_so_far(id, after, true)
+    }
+
+    /// The same; without `follow` it ends after the changes so far.
+    pub fn events_so_far(
+        &self,
+        id: LeaseId,
+        after: Option<u64>,
+        follow: bool,
+    ) -> impl Stream<Item = Result<LeaseEvent, ClientError>> + Send + Unpin + use<> {
+        let query = if follow { Vec::new() } else { vec![("follow", "false".to_owned())] };
+        self.follow_from(id, "events", query, after.map(|entry| entry.to_string()))
     }
 
     fn follow<T: DeserializeOwned + Send>(

@@ -20,7 +20,7 @@ pub enum Command {
     /// Puts tokens in the pool's vault
     Deposit {
         /// How much
-        #[arg(value_parser = unit::amount)]
+        #[arg(value_parser = unit::amount, allow_negative_numbers = true)]
         amount: Amount,
         /// On a development chain: takes free gas and tokens first
         #[arg(long)]
@@ -29,7 +29,7 @@ pub enum Command {
     /// Lets the pool's controller sign vouchers for what you use, up to a cap
     Grant {
         /// At most this much in all
-        #[arg(value_parser = unit::amount)]
+        #[arg(value_parser = unit::amount, allow_negative_numbers = true)]
         cap: Amount,
         /// For use within this time from now
         #[arg(long, value_name = "TIME", default_value = "30d", value_parser = unit::duration)]
@@ -41,7 +41,7 @@ pub enum Command {
     /// Asks for tokens back; they can be withdrawn after the pool's thaw time
     Thaw {
         /// How much in all; 0 takes the request back
-        #[arg(value_parser = unit::amount)]
+        #[arg(value_parser = unit::amount, allow_negative_numbers = true)]
         amount: Amount,
         /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
         #[arg(long)]
@@ -77,7 +77,10 @@ pub async fn main(out: Output, command: Command) -> Done {
             let (signer, pool) = session.money().await?;
             let receipt = courier(&session, &pool, &signer, relay).send(pool.thaw(amount)).await?;
             let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
-            let what = format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready));
+            let what = match amount {
+                Amount::ZERO => "nothing thaws any more".to_owned(),
+                amount => format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready)),
+            };
             sent(out, &what, &receipt)
         }
         Command::Withdraw { to, relay } => withdraw(out, &session, to, relay).await,

@@ -20,10 +20,10 @@ pub struct Ask {
     #[arg(long, value_parser = slice)]
     pub slice: SliceWant,
     /// So many whole GPUs of one model on one node for each process, 1 to 16; only with --slice whole
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), allow_negative_numbers = true)]
     pub gpus: u16,
     /// How many such slices, all or nothing: more than one is a gang, a process each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), allow_negative_numbers = true)]
     pub count: u16,
     /// So many of them will do if there is no room for all [default: all]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -53,25 +53,25 @@ pub struct Ask {
     #[arg(long = "class", value_name = "CLASS", value_parser = class)]
     pub classes: Vec<IsolationClass>,
     /// Highest price accepted for each process, all its GPUs together, in tokens per hour, e.g. 0.80
-    #[arg(long, value_name = "RATE", value_parser = unit::rate)]
+    #[arg(long, value_name = "RATE", value_parser = unit::rate, allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Longest running time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = unit::duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = unit::duration, allow_hyphen_values = true)]
     pub duration: u64,
     /// How long to wait for room; 0s refuses instead
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration)]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration, allow_hyphen_values = true)]
     pub wait: u64,
     /// Cores beside each slice, e.g. 2 or 0.5
-    #[arg(long, value_name = "CORES", value_parser = cores)]
+    #[arg(long, value_name = "CORES", value_parser = cores, allow_hyphen_values = true)]
     pub cpu: Option<u32>,
     /// Memory beside each slice, e.g. 4GiB
-    #[arg(long, value_name = "MEMORY", value_parser = unit::memory)]
+    #[arg(long, value_name = "MEMORY", value_parser = unit::memory, allow_hyphen_values = true)]
     pub ram: Option<u64>,
     /// Disk beside each slice, e.g. 100GiB [default: none]
-    #[arg(long, value_name = "SIZE", value_parser = unit::memory)]
+    #[arg(long, value_name = "SIZE", value_parser = unit::memory, allow_hyphen_values = true)]
     pub disk: Option<u64>,
     /// Network bandwidth beside each slice, in megabits a second [default: none]
-    #[arg(long, value_name = "MBPS")]
+    #[arg(long, value_name = "MBPS", value_parser = unit::count, allow_hyphen_values = true)]
     pub net: Option<u32>,
     /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
     #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
@@ -140,11 +140,17 @@ fn mount(text: &str) -> Result<DatasetMount, String> {
     Ok(DatasetMount { cid: cid.to_owned(), mount: mount.to_owned() })
 }
 
-/// `NAME=VALUE`.
+/// `NAME=VALUE`, the name as programs can read it.
 fn variable(text: &str) -> Result<(String, String), String> {
-    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    let pair = pair.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    pair.ok_or_else(|| format!("`{text}` is not an environment variable; write NAME=VALUE"))
+    let Some((name, value)) = text.split_once('=') else {
+        return Err(format!("`{text}` is not an environment variable; write NAME=VALUE"));
+    };
+    let first = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
+    if !first || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        let form = "letters, digits and _, the first no digit";
+        return Err(format!("`{name}` is not the name of an environment variable ({form}); write NAME=VALUE"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Milliseconds or microseconds, in microseconds.
@@ -251,6 +257,8 @@ mod tests {
         assert_eq!(mount("bafy:in").map(|mount| mount.mount), Ok("in".to_owned()));
         assert!(mount(":in").is_err() && mount("bafy:").is_err());
         assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
-        assert!(variable("=b").is_err() && variable("A").is_err());
+        for bad in ["=b", "A", "A B=1", " A=1", "1A=1", "A-B=1", "A\n=1"] {
+            assert!(variable(bad).unwrap_err().contains("write NAME=VALUE"), "{bad}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use selion_api::agent::LogSource;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{Lease, LogLine};
 use selion_client::{ClientError, LogQuery, PageQuery};
+use selion_controller::wall_clock;
 
 use super::ask::Ask;
 use super::{lease_view, quote_view};
@@ -30,9 +31,10 @@ pub enum Command {
     },
     /// The newest leases
     List {
-        /// At most so many
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: usize,
+        /// At most so many, 1 or more; they are asked for in pages of 500
+        #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true,
+            value_parser = clap::value_parser!(u32).range(1..))]
+        limit: u32,
     },
     /// Everything about one lease
     Show {
@@ -47,7 +49,7 @@ pub enum Command {
         #[arg(long, default_value = "active", value_parser = state)]
         state: LeaseState,
         /// How long
-        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration)]
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration, allow_hyphen_values = true)]
         timeout: u64,
     },
     /// What the members print, live
@@ -75,6 +77,9 @@ pub enum Command {
     Events {
         /// The lease's id
         lease: LeaseId,
+        /// Ends after the changes so far
+        #[arg(long)]
+        no_follow: bool,
     },
 }
 
@@ -98,11 +103,11 @@ impl Command {
 pub async fn main(out: Output, command: Command) -> Done {
     let session = Session::open()?;
     let client = &session.client;
-    let detail = |lease: &Lease| lease_view::detail(out, lease);
+    let detail = |lease: &Lease| lease_view::detail(out, lease, wall_clock());
     match command {
         Command::Create { ask, dry_run: true } => quote(out, &session, *ask).await,
         Command::Create { ask, dry_run: false } => out.show(&ask.create(out, &session).await?, detail),
-        Command::List { limit } => list(out, &session, limit).await,
+        Command::List { limit } => list(out, &session, usize::try_from(limit).unwrap_or(usize::MAX)).await,
         Command::Show { lease } => out.show(&client.lease(lease).await?, detail),
         Command::Wait { lease, state, timeout } => {
             out.show(&wait(&session, lease, state, Duration::from_millis(timeout)).await?, detail)
@@ -115,15 +120,18 @@ pub async fn main(out: Output, command: Command) -> Done {
             out.show(&lease, detail)
         }
         Command::Explain { lease } => explain(out, &session, lease).await,
-        Command::Events { lease } => {
-            let mut events = client.events(lease, None);
-            while let Some(event) = events.next().await {
-                let event = event?;
-                if out.is_json() { out.json(&event)? } else { line(&lease_view::event(&event))? }
-            }
-            Ok(())
-        }
+        Command::Events { lease, no_follow } => events(out, &session, lease, !no_follow).await,
     }
+}
+
+/// Every change so far, then those that come.
+async fn events(out: Output, session: &Session, id: LeaseId, follow: bool) -> Done {
+    let mut events = session.client.events_so_far(id, None, follow);
+    while let Some(event) = events.next().await {
+        let event = event?;
+        if out.is_json() { out.json(&event)? } else { line(&lease_view::event(&event))? }
+    }
+    Ok(())
 }
 
 async fn list(out: Output, session: &Session, limit: usize) -> Done {
@@ -190,7 +198,10 @@ pub async fn quote(out: Output, session: &Session, ask: Ask) -> Done {
 async fn explain(out: Output, session: &Session, id: LeaseId) -> Done {
     let (lease, placement) = futures::try_join!(session.client.lease(id), session.client.placement(id))?;
     let both = serde_json::json!({ "lease": lease, "placement": placement });
-    out.show(&both, |_| format!("{}\n{}", lease_view::detail(out, &lease), lease_view::placement(out, &placement)))
+    out.show(&both, |_| {
+        let (lease, of) = (lease_view::detail(out, &lease, wall_clock()), lease.state);
+        format!("{lease}\n{}{}", lease_view::judged(of), lease_view::placement(out, &placement))
+    })
 }
 
 /// How a lease that is over ended, as a result: the command's own exit code, or why there is none.

@@ -1,13 +1,14 @@
 //! Leases for people.
 
 use selion_api::blocking::Shortfall;
+use selion_api::lease::LeaseState;
 use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
-use selion_api::{Rate, Reason};
+use selion_api::{Rate, Reason, TimeMs};
 
 use super::quote_view::{blocking, staged};
 use crate::output::{Output, nearest};
 use crate::slice::{show_class, show_gpus, show_member, show_places, show_slot};
-use crate::unit::{show_duration, show_elapsed, show_money, show_time};
+use crate::unit::{show_duration, show_elapsed, show_money, show_time, show_when};
 
 /// One line a lease.
 pub fn list(out: Output, leases: &[Lease]) -> String {
@@ -33,23 +34,21 @@ pub fn list(out: Output, leases: &[Lease]) -> String {
     )
 }
 
-/// Everything about one lease.
-pub fn detail(out: Output, lease: &Lease) -> String {
-    let mut text = format!("{} is {} since {}\n", lease.id, lease.state.code(), show_time(lease.since_ms));
-    if let Some(reason) = lease.reason {
-        text.push_str(&format!("reason: {reason}: {}\n", reason.text()));
+/// Everything about one lease, at `now`.
+pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
+    let mut text = format!("{} is {} since {}\n", lease.id, lease.state.code(), show_when(lease.since_ms, now));
+    text.push_str(&asked_for(lease, now));
+    match (&lease.waiting, lease.reason) {
+        (Some(waiting), _) => text.push_str(&format!("{}\n", self::waiting(waiting, now))),
+        (None, Some(reason)) => text.push_str(&format!("reason: {reason}: {}\n", reason.text())),
+        (None, None) => {}
     }
-    if let Some(waiting) = &lease.waiting {
-        text.push_str(&format!("{}\n", self::waiting(waiting)));
-    }
-    let limit = lease.max_rate.map(|rate| format!(", at most {} an hour each", show_money(rate.0))).unwrap_or_default();
-    let wants: Vec<String> = lease.wants.iter().map(show_member).collect();
-    text.push_str(&format!("asked: {} for {}{limit}\n", wants.join(" + "), show_duration(lease.duration_ms)));
     if let Some(licence) = &lease.licence {
         text.push_str(&format!("licence: {licence}, a seat for each process\n"));
     }
-    if let Some(deadline) = lease.deadline_ms {
-        text.push_str(&format!("this state ends by itself at {}\n", show_time(deadline)));
+    // Who waits was told when it gives up.
+    if let Some(deadline) = lease.deadline_ms.filter(|_| lease.waiting.is_none()) {
+        text.push_str(&format!("this state ends by itself at {}\n", show_when(deadline, now)));
     }
     let signed = if lease.signed { "" } else { "; not signed by the account" };
     text.push_str(&format!(
@@ -57,6 +56,10 @@ pub fn detail(out: Output, lease: &Lease) -> String {
         show_money(lease.amount.0),
         show_money(lease.reserved.0)
     ));
+    if lease.state == LeaseState::Active {
+        let so_far = show_money(estimate(lease, now));
+        text.push_str(&format!("about {so_far} tokens so far, by the clock; the bill goes by what the nodes report\n"));
+    }
     let rows = lease.members.iter().map(|member| {
         let exit = member.exit_code.map(|code| code.to_string()).unwrap_or_default();
         let output = lease.outputs.get(&member.rank).cloned().unwrap_or_default();
@@ -84,16 +87,49 @@ pub fn detail(out: Output, lease: &Lease) -> String {
     text
 }
 
-/// Why a lease waits.
-pub fn waiting(waiting: &Waiting) -> String {
+/// What was asked for, when, and how long it took to start.
+fn asked_for(lease: &Lease, now: TimeMs) -> String {
+    let limit = lease.max_rate.map(|rate| format!(", at most {} an hour each", show_money(rate.0))).unwrap_or_default();
+    let wants: Vec<String> = lease.wants.iter().map(show_member).collect();
+    let wants: Vec<String> = wants
+        .chunk_by(|one, next| one == next)
+        .map(|equal| match equal {
+            [one] => one.clone(),
+            _ => format!("{} x {}", equal.len(), equal.first().map_or("", String::as_str)),
+        })
+        .collect();
+    let took = match lease.state {
+        LeaseState::Active => format!(", active {} later", show_elapsed(lease.since_ms.since(lease.created_ms))),
+        _ => String::new(),
+    };
+    format!(
+        "asked: {} for {}{limit}, on {}{took}\n",
+        wants.join(" + "),
+        show_duration(lease.duration_ms),
+        show_when(lease.created_ms, now)
+    )
+}
+
+/// What an active lease costs up to `now` at its rates, in base units.
+fn estimate(lease: &Lease, now: TimeMs) -> u64 {
+    let ms = u128::from(now.since(lease.since_ms));
+    let rate: u128 = lease.members.iter().map(|member| u128::from(member.rate.0)).sum();
+    u64::try_from(rate * ms / 3_600_000)
+        .unwrap_or(u64::MAX)
+        .max(lease.amount.0)
+        .min(lease.reserved.0.max(lease.amount.0))
+}
+
+/// Why a lease waits, at `now`.
+pub fn waiting(waiting: &Waiting, now: TimeMs) -> String {
     let near = waiting.nearest.as_ref().map(|near| format!("; nearest: {}", nearest(near))).unwrap_or_default();
-    let booked = waiting.booked_ms.map(|at| format!("; starts by {}", show_time(at))).unwrap_or_default();
+    let booked = waiting.booked_ms.map(|at| format!("; starts by {}", show_when(at, now))).unwrap_or_default();
     format!(
         "waits at position {}: {} ({}){near}{booked}; gives up at {}",
         waiting.position,
         waiting.reason.text().trim_end_matches('.'),
         waiting.reason,
-        show_time(waiting.until_ms)
+        show_when(waiting.until_ms, now)
     )
 }
 
@@ -101,6 +137,15 @@ pub fn waiting(waiting: &Waiting) -> String {
 pub fn event(event: &LeaseEvent) -> String {
     let why = event.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("{} {}{why}, entry {}", show_time(event.at_ms), event.state.code(), event.entry)
+}
+
+/// What the table of candidates is about, where the lease does not wait.
+pub fn judged(state: LeaseState) -> &'static str {
+    match state {
+        LeaseState::Waiting => "",
+        LeaseState::Ended => "it is over; the table judges the same request, if it were made now\n",
+        _ => "it has its places; the table judges a second lease like it, beside this one\n",
+    }
 }
 
 /// How the candidates look.
@@ -141,6 +186,48 @@ mod tests {
     use super::*;
     use selion_api::lease::NearestMiss;
     use selion_api::{GpuId, NodeId};
+
+    use crate::output::Format;
+
+    /// A gang of seven that is active, at 1 token an hour each.
+    fn lease() -> Lease {
+        let zero = format!("0x{}", "01".repeat(20));
+        let member = serde_json::json!({
+            "rank": 0, "node": zero, "provider": zero, "gpus": [], "slot": { "kind": "whole" }, "class": "whole",
+            "rate": "1000000", "operator_rate": "0", "port": 1, "address": "", "billable_ms": 0, "amount": "0",
+            "exit_code": null, "datasets": { "staged": 0, "of": 0 }, "attempt": 1, "surcharge": "0",
+        });
+        serde_json::from_value(serde_json::json!({
+            "id": "lease-5-0", "renter": zero, "state": "active", "reason": null, "party": null, "waiting": null,
+            "attempt": 1, "members": vec![member; 7], "attempts": [],
+            "wants": vec![serde_json::json!({ "slice": { "kind": "mig", "profile": "1g.10gb" } }); 7],
+            "duration_ms": 3_600_000, "max_rate": null, "created_ms": 1_000_000, "since_ms": 1_012_000,
+            "deadline_ms": 4_612_000, "reserved": "7000000", "amount": "0", "signed": true, "actions": [],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_lease_is_told_once_with_how_far_its_times_are_and_what_it_costs_so_far() {
+        let text = detail(Output::new(Format::Table), &lease(), TimeMs(1_132_000));
+        assert!(text.contains("asked: 7 x 1g.10gb for 1h, on"), "{text}");
+        assert!(text.contains("(2m12s ago), active 12.0s later"), "{text}");
+        assert!(text.contains("(in 58m00s)") && text.contains("about 0.233333 tokens so far"), "{text}");
+        let late = detail(Output::new(Format::Table), &lease(), TimeMs(u64::MAX));
+        assert!(late.contains("about 7.00 tokens so far"), "never above what is reserved: {late}");
+    }
+
+    #[test]
+    fn why_a_lease_waits_and_when_it_gives_up_are_told_once() {
+        let waiting = serde_json::json!({
+            "reason": "pool_full", "position": 1, "nearest": null, "booked_ms": null, "until_ms": 1_600_000,
+        });
+        let waiting = serde_json::from_value(waiting).unwrap();
+        let (reason, deadline_ms) = (Some(Reason::PoolFull), Some(TimeMs(1_600_000)));
+        let lease = Lease { state: LeaseState::Waiting, waiting: Some(waiting), reason, deadline_ms, ..lease() };
+        let text = detail(Output::new(Format::Table), &lease, TimeMs(1_132_000));
+        assert_eq!((text.matches("pool_full").count(), text.matches("(in 7m48s)").count()), (1, 1), "{text}");
+    }
 
     #[test]
     fn what_is_missing_is_told_with_how_sure_it_is() {

@@ -15,11 +15,11 @@ use crate::unit::show_time;
 /// Logs in at a pool and keeps a profile of it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Base URL of the pool's controller
-    #[arg(long, value_name = "URL", env = "SELION_CONTROLLER")]
+    /// Base URL of the pool's controller; http:// may be left out for this machine
+    #[arg(long, value_name = "URL", env = "SELION_CONTROLLER", value_parser = with_scheme)]
     controller: String,
     /// JSON-RPC of the pool's chain, for deposits and withdrawals
-    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC")]
+    #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC", value_parser = with_scheme)]
     chain_rpc: Option<String>,
     /// File with the account's key; made if it is not there [default: `key` in the profile's folder]
     #[arg(long, value_name = "FILE")]
@@ -51,6 +51,15 @@ pub struct ApproveArgs {
     /// Only show who asks
     #[arg(long, conflicts_with = "deny")]
     look: bool,
+}
+
+/// A URL as given, or of this machine without its scheme: `localhost:7070`. To another machine the choice between http
+/// and https is not ours.
+#[expect(clippy::unnecessary_wraps, reason = "the form of a value parser")]
+fn with_scheme(text: &str) -> Result<String, std::convert::Infallible> {
+    let host = text.split(['/', ':']).next().unwrap_or_default();
+    let here = ["localhost", "127.0.0.1"].contains(&host) || text.starts_with("[::1]");
+    Ok(if here { format!("http://{text}") } else { text.to_owned() })
 }
 
 /// Logs in. What the old profile of the same pool knows is kept.

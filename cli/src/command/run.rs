@@ -1,10 +1,14 @@
 //! `selion run`: asks for a lease, follows it, and ends as its command ends.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use selion_api::LeaseId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{Lease, LeaseEvent};
 use selion_client::LogQuery;
+use selion_controller::wall_clock;
+use tokio::time::{Instant, sleep_until};
 
 use super::ask::Ask;
 use super::lease::{print, quote, verdict};
@@ -13,12 +17,13 @@ use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::session::Session;
-use crate::stop::Stops;
+use crate::stop::{Stop, Stops};
 use crate::unit::{show_elapsed, show_money};
 
 /// Leases slices, runs a command on them, shows what it prints, and ends with its exit code.
 ///
-/// Ctrl-C gives the slices back; a second one leaves them and says how to return. Our own failures are exit code 255.
+/// Ctrl-C gives the slices back 2 s later; a second one within that time leaves the lease running. SIGTERM gives them
+/// back at once. A terminal that is closed (SIGHUP) leaves the lease running. Our own failures are exit code 255.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -30,6 +35,9 @@ pub struct Args {
     #[arg(long)]
     dry_run: bool,
 }
+
+/// How long a Ctrl-C can be taken back by another.
+const SECOND_THOUGHT: Duration = Duration::from_secs(2);
 
 /// Runs it.
 pub async fn main(out: Output, args: Args) -> Done {
@@ -66,23 +74,32 @@ struct Run<'a> {
     keep: bool,
 }
 
+/// How far the end that somebody asked for has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    NotAsked,
+    /// The slices are given back at this time, unless that is taken back.
+    Asked(Instant),
+    GivenBack,
+}
+
 impl Run<'_> {
-    /// Shows everything until the lease is over. True if we were asked to stop.
+    /// Shows everything until the lease is over. True if the slices were given back because we were asked to stop.
     async fn watch(&self, stops: &mut Stops) -> Done<bool> {
         let client = &self.session.client;
         let mut lines = client.logs(self.id, &LogQuery::default());
         let mut events = client.events(self.id, None);
-        let (mut more_lines, mut more_events, mut stopped) = (true, true, false);
+        let (mut more_lines, mut more_events, mut ending) = (true, true, Ending::NotAsked);
         while more_lines || more_events {
+            let release_at = match ending {
+                Ending::Asked(at) => Some(at),
+                Ending::NotAsked | Ending::GivenBack => None,
+            };
             tokio::select! {
                 biased;
-                () = stops.next() => {
-                    if stopped || self.keep {
-                        return Err(self.detach());
-                    }
-                    stopped = true;
-                    self.out.note(format!("giving {} back; Ctrl-C again leaves it running", self.id));
-                    self.release().await?;
+                stop = stops.which() => ending = self.asked_to_stop(stop, ending).await?,
+                () = sleep_until(release_at.unwrap_or_else(Instant::now)), if release_at.is_some() => {
+                    ending = self.give_back().await?;
                 }
                 next = lines.next(), if more_lines => match next {
                     Some(line) => {
@@ -100,7 +117,27 @@ impl Run<'_> {
                 },
             }
         }
-        Ok(stopped)
+        Ok(ending == Ending::GivenBack)
+    }
+
+    async fn asked_to_stop(&self, stop: Stop, ending: Ending) -> Done<Ending> {
+        match (stop, ending) {
+            (_, Ending::GivenBack) => Err(self.stop_watching()),
+            (_, _) if self.keep => Err(self.detach()),
+            (Stop::Terminate, _) => self.give_back().await,
+            (Stop::Interrupt, Ending::Asked(_)) => Err(self.detach()),
+            (Stop::Interrupt, Ending::NotAsked) => {
+                let seconds = SECOND_THOUGHT.as_secs();
+                self.out.note(format!("giving {} back in {seconds} s; Ctrl-C again leaves it running", self.id));
+                Ok(Ending::Asked(Instant::now() + SECOND_THOUGHT))
+            }
+        }
+    }
+
+    async fn give_back(&self) -> Done<Ending> {
+        self.out.note(format!("{} is being given back; Ctrl-C stops watching", self.id));
+        self.release().await?;
+        Ok(Ending::GivenBack)
     }
 
     async fn tell(&self, event: &LeaseEvent) -> Done {
@@ -111,7 +148,7 @@ impl Run<'_> {
             // Most are placed by now; then there is nothing to say about waiting.
             let lease = self.session.client.lease(self.id).await.ok();
             if let Some(waiting) = lease.and_then(|lease| lease.waiting) {
-                self.out.note(format!("{} {}", self.id, lease_view::waiting(&waiting)));
+                self.out.note(format!("{} {}", self.id, lease_view::waiting(&waiting, wall_clock())));
             }
             return Ok(());
         }
@@ -133,6 +170,12 @@ impl Run<'_> {
         self.out.note(format!(
             "{id} goes on; return with `selion lease logs {id}`, end it with `selion lease release {id}`"
         ));
+        Failure::remote(Exit::Interrupted.code())
+    }
+
+    fn stop_watching(&self) -> Failure {
+        let id = self.id;
+        self.out.note(format!("{id} was given back and ends by itself; see `selion lease show {id}`"));
         Failure::remote(Exit::Interrupted.code())
     }
 

@@ -30,6 +30,8 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
     let mut left_out = Vec::new();
     vars.insert("PATH".to_owned(), PATH.to_owned());
     vars.insert("LANG".to_owned(), "C.UTF-8".to_owned());
+    // Python keeps what it prints to a pipe back until 8 KiB are full: nobody would see it live.
+    vars.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
     for (name, value) in &assignment.work.env {
         if may_set(name, value) {
             vars.insert(name.clone(), value.clone());
@@ -125,9 +127,16 @@ mod tests {
         let env = built(&[]);
         let names: Vec<&str> = env.vars.iter().map(|(name, _)| name.as_str()).collect();
         let ours = |name: &&str| {
-            name.starts_with("SELION_") || ["PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES"].contains(name)
+            name.starts_with("SELION_")
+                || ["PATH", "HOME", "LANG", "PYTHONUNBUFFERED", "CUDA_VISIBLE_DEVICES"].contains(name)
         };
         assert!(names.iter().all(ours), "{names:?}");
+    }
+
+    #[test]
+    fn python_prints_at_once_unless_the_renter_says_otherwise() {
+        assert_eq!(value(&built(&[]), "PYTHONUNBUFFERED").as_deref(), Some("1"));
+        assert_eq!(value(&built(&[("PYTHONUNBUFFERED", "")]), "PYTHONUNBUFFERED").as_deref(), Some(""));
     }
 
     #[test]

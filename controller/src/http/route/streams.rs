@@ -41,6 +41,14 @@ pub(in crate::http) struct LogQuery {
     follow: Option<bool>,
 }
 
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct EventQuery {
+    /// `false` ends the stream after the changes so far; `true`, the default, when the lease has ended.
+    follow: Option<bool>,
+}
+
 /// The id of a line on the wire: `attempt.member.line`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LineId {
@@ -158,7 +166,7 @@ async fn kept(lines: &mut (impl Stream<Item = LogLine> + Unpin), tail: usize) ->
 
 /// How the lease changes, from its beginning or from `Last-Event-ID` on.
 #[utoipa::path(get, path = "/v1/leases/{id}/events", tag = "leases",
-    params(("id" = LeaseId, Path, description = "Id of the lease"),
+    params(("id" = LeaseId, Path, description = "Id of the lease"), EventQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this log entry")),
     security(("bearer" = [])), responses((status = 200, body = LeaseEvent, content_type = "text/event-stream",
         description = "Events `lease`, id the log entry, data a LeaseEvent; after `ended` one event `end`")))]
@@ -166,9 +174,11 @@ pub(in crate::http) async fn events(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<LeaseId>,
+    Query(query): Query<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     own(&app, renter.account, id).await?;
+    let follow = query.follow.unwrap_or(true);
     let bad = |_| Problem::Header("Last-Event-ID", "is the number of a log entry, as in the `id` of an event");
     let after = last_event_id(&headers)?.map(str::parse).transpose().map_err(bad)?;
     let batches = app.log.subscribe();
@@ -181,6 +191,7 @@ pub(in crate::http) async fn events(
         match rows::lease_events(&app.store.readers, id, after).await {
             Ok(events) => {
                 let over = match events.last() {
+                    _ if !follow => true,
                     Some(event) => event.state == LeaseState::Ended,
                     // Resumed behind the last event: the lease itself says whether more will come.
                     None => ended(&app, id).await,
