@@ -25,8 +25,10 @@ pub struct Config {
     pub chain_rpc: String,
     /// The pool's Controller contract.
     pub pool: Option<Address>,
-    /// RPC of a Kubo on this machine, as a second source and peer of content.
+    /// RPC of a Kubo on this machine, as a second source of content.
     pub kubo: Option<String>,
+    /// Whether datasets are pinned in that Kubo, which announces and serves them to the public network.
+    pub kubo_publish: bool,
     /// The URL under which others reach this controller; registered on chain. Default: the listening address.
     pub public_url: Option<String>,
     /// File with the authority's key. Default: made in the data directory.
@@ -47,6 +49,8 @@ pub struct Config {
     pub requests_per_minute: u32,
     /// Largest dataset uploaded as one file, in bytes.
     pub upload_limit_bytes: u64,
+    /// Bytes of content that an account with a deposit may keep in the pool.
+    pub storage_bytes: u64,
 }
 
 impl Default for Config {
@@ -57,6 +61,7 @@ impl Default for Config {
             chain_rpc: "http://127.0.0.1:8545".into(),
             pool: None,
             kubo: None,
+            kubo_publish: false,
             public_url: None,
             authority_key: None,
             operators: Vec::new(),
@@ -67,6 +72,7 @@ impl Default for Config {
             relay_per_day: 0,
             requests_per_minute: 1_200,
             upload_limit_bytes: 16 << 30,
+            storage_bytes: 256 << 30,
         }
     }
 }

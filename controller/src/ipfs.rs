@@ -1,4 +1,5 @@
-//! A Kubo on this machine: where blocks that are not here may be, and where what the pool keeps is pinned once more.
+//! A Kubo on this machine: where blocks that are not here may be, and, only if the operator says so, where datasets are
+//! pinned once more: a Kubo announces and serves what it has to everybody.
 
 use std::sync::Arc;
 
@@ -9,17 +10,18 @@ use selion_dataplane::{Cid, Kubo, KuboError, Source, Store, fetch};
 pub struct Ipfs {
     content: Store,
     kubo: Option<Arc<Kubo>>,
+    publish: bool,
 }
 
 impl Ipfs {
-    /// The Kubo whose RPC is at `url`, or none.
+    /// The Kubo whose RPC is at `url`, or none; datasets are made public by it only with `publish`.
     ///
     /// # Errors
     ///
     /// [`KuboError::BadUrl`] unless the URL is on this machine.
-    pub fn new(content: Store, url: Option<&str>) -> Result<Self, KuboError> {
+    pub fn new(content: Store, url: Option<&str>, publish: bool) -> Result<Self, KuboError> {
         let kubo = url.map(Kubo::new).transpose()?.map(Arc::new);
-        Ok(Self { content, kubo })
+        Ok(Self { content, kubo, publish })
     }
 
     /// Asks Kubo for what is missing under `root`; every block is verified before it is kept. What is still missing
@@ -33,9 +35,9 @@ impl Ipfs {
         }
     }
 
-    /// Pins `root` in Kubo too, in the background. A failure is told and costs nothing: the pool has the blocks.
+    /// Pins `root` in Kubo too, in the background, if datasets are to be public. A failure is told and costs nothing: the pool has the blocks.
     pub fn share(&self, root: Cid) {
-        let Some(kubo) = self.kubo.clone() else { return };
+        let Some(kubo) = self.kubo.clone().filter(|_| self.publish) else { return };
         let content = self.content.clone();
         tokio::spawn(async move {
             match kubo.import(&content, &root).await {

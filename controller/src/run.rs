@@ -117,7 +117,7 @@ pub async fn run(
     let origin = Arc::new(Origin::of(config.public_url.as_deref(), address)?);
     let logins = Arc::new(Logins::load(&store.readers, wall_clock()).await.map_err(StoreError::Sql)?);
     let content = selion_dataplane::Store::open(dir.join("content"))?;
-    let ipfs = Ipfs::new(content.clone(), config.kubo.as_deref())?;
+    let ipfs = Ipfs::new(content.clone(), config.kubo.as_deref(), config.kubo_publish)?;
     let logs = agents::logs::Logs::open(&dir, agents::logs::Limits::default()).map_err(in_dir)?;
 
     // The edges end first, the log last: it still takes what they had in hand.
@@ -254,6 +254,7 @@ async fn start_edges(
             tracing::error!(%error, "the chain is not followed any more; restart the controller");
         }
     });
+    tasks.spawn(crate::http::storage::collect(app.content.clone(), stop.clone()));
     let (hub, hub_stop) = (app.hub.clone(), stop.clone());
     tasks.spawn(async move { hub.run(hub_stop).await });
     let (hub, log) = (app.hub.clone(), app.log.clone());

@@ -6,7 +6,7 @@
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY,
     X_CONTENT_TYPE_OPTIONS,
@@ -25,6 +25,16 @@ use crate::store::{Store, StoreError};
 /// A block never changes. `private`, because the answer may stand behind a token, and `public` would let shared
 /// caches give it to those without.
 const FOR_EVER: &str = "private, max-age=29030400, immutable";
+
+/// Whose bytes an upload is, and how many he may have here, loose and pinned together. The layers around the router put
+/// it beside the request; without it, uploads count for nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uploader {
+    /// The owner, as pins are named.
+    pub owner: String,
+    /// Bytes.
+    pub allowance: u64,
+}
 
 /// The gateway over `store`, to be merged or nested, and wrapped in the caller's authentication.
 pub fn router(store: Store) -> Router {
@@ -68,6 +78,7 @@ async fn give(
 async fn take(
     State(store): State<Store>,
     Path(cid): Path<String>,
+    uploader: Option<Extension<Uploader>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<StatusCode, Problem> {
@@ -77,7 +88,11 @@ async fn take(
         return Err(Problem::TooLarge);
     }
     let bytes = body_within(body).await?;
-    match blocking(move || store.put(&cid, &bytes)).await? {
+    let put = blocking(move || match uploader {
+        Some(Extension(Uploader { owner, allowance })) => store.put_for(&owner, allowance, &cid, &bytes),
+        None => store.put(&cid, &bytes),
+    });
+    match put.await? {
         true => Ok(StatusCode::CREATED),
         false => Ok(StatusCode::OK),
     }
@@ -178,6 +193,13 @@ impl Problem {
                 "hash_mismatch",
                 error.to_string(),
                 "send the bytes that the CID names",
+                false,
+            ),
+            Self::Store(error @ StoreError::OverAllowance { .. }) => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "storage_allowance",
+                error.to_string(),
+                "remove a dataset (DELETE /v1/datasets/{cid}), deposit if the account never did, or wait a day until unused blocks are collected",
                 false,
             ),
             Self::Store(StoreError::Full { .. }) => (

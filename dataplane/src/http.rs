@@ -16,6 +16,8 @@ use crate::source::{Source, SourceError};
 pub const RAW_BLOCK: &str = "application/vnd.ipld.raw";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of a refusal that are read.
+const MAX_REASON: usize = 8 << 10;
 /// Longest silence in the middle of an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -82,7 +84,7 @@ impl HttpGateway {
     /// [`SourceError`], but never [`SourceError::Absent`].
     pub async fn has(&self, cid: &Cid) -> Result<bool, SourceError> {
         let request = self.client.head(self.url(cid)).header(ACCEPT, RAW_BLOCK);
-        match accept(request.send().await.map_err(failed)?) {
+        match accept(request.send().await.map_err(failed)?).await {
             Ok(_) => Ok(true),
             Err(SourceError::Absent) => Ok(false),
             Err(error) => Err(error),
@@ -96,7 +98,7 @@ impl HttpGateway {
     /// [`SourceError::Refused`] also where the gateway takes no blocks.
     pub async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
         let request = self.client.put(self.url(cid)).header(CONTENT_TYPE, RAW_BLOCK).body(bytes);
-        accept(request.send().await.map_err(failed)?).map(drop)
+        accept(request.send().await.map_err(failed)?).await.map(drop)
     }
 
     fn url(&self, cid: &Cid) -> Url {
@@ -116,7 +118,7 @@ impl Source for HttpGateway {
 
     async fn block(&self, cid: &Cid) -> Result<Bytes, SourceError> {
         let request = self.client.get(self.url(cid)).header(ACCEPT, RAW_BLOCK);
-        let mut answer = accept(request.send().await.map_err(failed)?)?;
+        let mut answer = accept(request.send().await.map_err(failed)?).await?;
         let announced = answer.content_length().unwrap_or(0);
         if announced > MAX_BLOCK as u64 {
             return Err(SourceError::TooLarge);
@@ -166,7 +168,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn accept(answer: Response) -> Result<Response, SourceError> {
+async fn accept(answer: Response) -> Result<Response, SourceError> {
     let status = answer.status();
     match status {
         StatusCode::OK | StatusCode::CREATED | StatusCode::NO_CONTENT => Ok(answer),
@@ -174,8 +176,27 @@ fn accept(answer: Response) -> Result<Response, SourceError> {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
             Err(SourceError::Failed(format!("status {status}")))
         }
-        _ if status.is_client_error() => Err(SourceError::Refused { status: status.as_u16() }),
+        _ if status.is_client_error() => {
+            Err(SourceError::Refused { status: status.as_u16(), why: reason(answer).await })
+        }
         _ => Err(SourceError::Failed(format!("status {status}"))),
+    }
+}
+
+/// What a refusal says, if it says it as a problem; the words of others go to nobody's terminal unchecked.
+async fn reason(mut answer: Response) -> String {
+    let mut body = BytesMut::new();
+    while let Ok(Some(chunk)) = answer.chunk().await {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_REASON {
+            break;
+        }
+    }
+    let problem: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let text = |name: &str| problem.get(name).and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+    match (text("detail"), text("suggestion")) {
+        (detail, _) if detail.is_empty() => "check the token".to_owned(),
+        (detail, suggestion) => format!("{detail}; {suggestion}").chars().filter(|one| !one.is_control()).collect(),
     }
 }
 

@@ -24,6 +24,7 @@
 pub mod beneath;
 pub mod dag;
 pub mod gateway;
+pub mod read;
 
 mod fetch;
 mod http;
@@ -40,5 +41,6 @@ pub use kubo::{Kubo, KuboError};
 pub use push::{PushError, Pushed, Sink, push};
 pub use source::{Source, SourceError};
 pub use store::{
-    AddRules, Added, ExportRules, Faults, Links, Pin, Skipped, Stat, Stop, StopOnDrop, Store, StoreError, Usage,
+    AddRules, Added, Collected, ExportRules, Faults, Links, Pin, Skipped, Stat, Stop, StopOnDrop, Store, StoreError,
+    Usage,
 };

@@ -28,10 +28,12 @@ pub enum SourceError {
     #[error("it does not have the block")]
     Absent,
     /// It will not give it to us: no or a wrong token, not allowed.
-    #[error("it refused with status {status}: check the token")]
+    #[error("it refused with status {status}: {why}")]
     Refused {
         /// HTTP status.
         status: u16,
+        /// What it said, shortened.
+        why: String,
     },
     /// It sends, or announces, more than a block may have.
     #[error("it sends more than {MAX_BLOCK} bytes for one block")]

@@ -259,6 +259,12 @@ impl Client {
         self.get(As::Me, &["v1", "datasets", cid], &NOTHING).await
     }
 
+    /// `DELETE /v1/datasets/{cid}`.
+    pub async fn remove_dataset(&self, cid: &str) -> Result<(), ClientError> {
+        let make = || self.request(Method::DELETE, &["v1", "datasets", cid]).timeout(TIMEOUT);
+        self.ask(As::Me, make).await.map(drop)
+    }
+
     /// `GET /ipfs/{cid}`: the bytes of one block, **not verified** here; see `selion-dataplane` for a verified fetch.
     pub async fn block(&self, cid: &str) -> Result<Bytes, ClientError> {
         let make = || self.request(Method::GET, &["ipfs", cid]).query(&[("format", "raw")]).timeout(TIMEOUT);

@@ -33,6 +33,9 @@ pub struct Args {
     /// RPC of a Kubo on this machine
     #[arg(long, value_name = "URL")]
     kubo: Option<String>,
+    /// Pins datasets in that Kubo, which shows and gives them to the public IPFS network
+    #[arg(long, requires = "kubo")]
+    kubo_publish: bool,
     /// The URL under which others reach this controller
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -62,6 +65,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         .set("chain_rpc", args.chain_rpc)
         .set("pool", args.pool)
         .set("kubo", args.kubo)
+        .set("kubo_publish", args.kubo_publish.then_some(true))
         .set("public_url", args.public_url)
         .set("authority_key", args.authority_key)
         .set("anchor_ms", args.anchor_ms)

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use selion_api::rest::{Dataset, NewDataset};
 use selion_client::{Client, PageQuery};
-use selion_dataplane::{Cid, Fetcher, HttpGateway, Sink, Source, SourceError, Store, push};
+use selion_dataplane::{
+    AddRules, Added, Cid, Faults, Fetcher, HttpGateway, Sink, Source, SourceError, Store, StoreError, push,
+};
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
@@ -20,16 +22,29 @@ use crate::unit::{show_size, show_time};
 /// Brings data to the pool, and results back; every block is verified on both sides.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Adds a file or folder, and shows its CID
+    /// Adds a file or folder, or content that the pool has already, and shows its CID
     Add {
-        /// File or folder
-        path: PathBuf,
+        /// File or folder: names, bytes, permissions, symbolic links and empty folders are kept, times are not
+        #[arg(required_unless_present = "cid", conflicts_with = "cid")]
+        path: Option<PathBuf>,
+        /// Content that the pool has already, such as an output: nothing is sent
+        #[arg(long)]
+        cid: Option<String>,
         /// A name for people [default: the file's name]
         #[arg(long)]
         name: Option<String>,
+        /// Leaves out pipes, sockets, devices and what else cannot be kept, each with a line; without it nothing is
+        /// added where there are any
+        #[arg(long, conflicts_with = "cid")]
+        skip_special: bool,
     },
     /// The datasets of the account
     List,
+    /// Takes a dataset from the account; leases that run keep what they have of it
+    Rm {
+        /// What
+        cid: String,
+    },
     /// Writes the file or folder of a CID
     Get {
         /// What
@@ -43,26 +58,38 @@ pub enum Command {
 pub async fn main(out: Output, command: Command) -> Done {
     let session = Session::open()?;
     match command {
-        Command::Add { path, name } => add(out, &session, &path, name).await,
+        Command::Add { path: Some(path), name, skip_special, .. } => {
+            add(out, &session, &path, name, skip_special).await
+        }
+        Command::Add { cid, name, .. } => register(out, &session, cid.unwrap_or_default(), name).await,
         Command::List => list(out, &session).await,
+        Command::Rm { cid } => remove(out, &session, &cid).await,
         Command::Get { cid, dest } => get(out, &session, &cid, &dest).await,
     }
 }
 
-async fn add(out: Output, session: &Session, path: &Path, name: Option<String>) -> Done {
+async fn add(out: Output, session: &Session, path: &Path, name: Option<String>, skip_special: bool) -> Done {
     if let Err(error) = std::fs::metadata(path) {
         return Err(Failure::file(path, &error));
     }
     let name = name.or_else(|| path.file_name().map(|name| name.to_string_lossy().into_owned())).unwrap_or_default();
     let scratch = Scratch::new(Home::find()?.dir().join(format!("adding-{}", std::process::id())))?;
     let store = Store::open(&scratch.0)?;
-    let (adding, from) = (store.clone(), path.to_owned());
-    let cid = blocking(move || Ok(adding.add_path(from)?)).await?;
+    let added = read(&store, path, skip_special).await?;
+    for skipped in &added.skipped {
+        out.note(format!("left out: {}", printable(&skipped.to_string())));
+    }
+    if added.skipped_total > added.skipped.len() as u64 {
+        out.note(format!("left out: {} entries in all", added.skipped_total));
+    }
+    let cid = added.cid;
     out.note(format!("{cid}: sending what the pool does not have yet ..."));
-    let sent = push(&store, &cid, &Gateway::new(session.client.clone())).await.map_err(|error| {
+    let gateway = Gateway { bar: counter("sent"), ..Gateway::new(session.client.clone()) };
+    let sent = push(&store, &cid, &gateway).await.map_err(|error| {
         let suggestion = "add it again: blocks that are there are not sent twice";
         Failure::new(Exit::Server, "push", chain(&error), suggestion)
     })?;
+    gateway.bar.finish_and_clear();
     let dataset = session.client.add_dataset(&NewDataset { cid: cid.to_string(), name }).await?;
     out.show(&dataset, |dataset| {
         format!(
@@ -74,6 +101,50 @@ async fn add(out: Output, session: &Session, path: &Path, name: Option<String>) 
             dataset.cid
         )
     })
+}
+
+/// Turns the tree at `path` into blocks of `store`. The path itself may be a link: whoever typed it named the place.
+async fn read(store: &Store, path: &Path, skip_special: bool) -> Done<Added> {
+    let faults = if skip_special { Faults::Skip } else { Faults::Refuse };
+    let rules = AddRules { faults, ..AddRules::strict() };
+    let from = path.canonicalize().map_err(|error| Failure::file(path, &error))?;
+    let (adding, bar) = (store.clone(), counter("read"));
+    blocking(move || {
+        let watch = &mut |now: &Added| {
+            bar.set_position(now.bytes);
+            bar.set_message(format!("in {} files", now.files));
+        };
+        let added = adding.add_watched(from, &rules, watch);
+        bar.finish_and_clear();
+        added.map_err(|error| match &error {
+            StoreError::NotAddable { faults, .. } => {
+                let lines: Vec<String> = faults.iter().map(|fault| printable(&fault.to_string())).collect();
+                let why = format!("what cannot be kept as data is in the way:\n{}", lines.join("\n"));
+                Failure::usage(why, "remove it, or leave it out with --skip-special")
+            }
+            _ => error.into(),
+        })
+    })
+    .await
+}
+
+/// Control characters of a file's name shown as what they are: a terminal must not obey them.
+fn printable(text: &str) -> String {
+    text.chars().flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] }).collect()
+}
+
+/// Makes a dataset of what the pool's content store has already.
+async fn register(out: Output, session: &Session, cid: String, name: Option<String>) -> Done {
+    let name = name.unwrap_or_default();
+    let dataset = session.client.add_dataset(&NewDataset { cid, name }).await?;
+    out.show(&dataset, |dataset| {
+        format!("{}\n{} in {} blocks, nothing sent", dataset.cid, show_size(dataset.bytes), dataset.blocks)
+    })
+}
+
+async fn remove(out: Output, session: &Session, cid: &str) -> Done {
+    session.client.remove_dataset(cid).await?;
+    out.show(&serde_json::json!({ "removed": cid }), |_| format!("{cid} is no dataset of the account any more"))
 }
 
 async fn list(out: Output, session: &Session) -> Done {
@@ -148,6 +219,15 @@ fn progress() -> ProgressBar {
     bar
 }
 
+/// What was done so far, on stderr; nothing where stderr is no terminal.
+fn counter(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::no_length();
+    if let Ok(style) = ProgressStyle::with_template(&format!("{{bytes}} {what} {{msg}} {{bytes_per_sec}}")) {
+        bar.set_style(style);
+    }
+    bar
+}
+
 /// A folder that goes when we are done with it.
 pub struct Scratch(pub PathBuf);
 
@@ -176,12 +256,13 @@ pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Done<T> + Send +
 /// The controller's gateway, with a token that is fresh at every block: a long transfer outlives one.
 struct Gateway {
     client: Client,
+    bar: ProgressBar,
     open: Mutex<Option<(String, HttpGateway)>>,
 }
 
 impl Gateway {
     fn new(client: Client) -> Self {
-        Self { client, open: Mutex::default() }
+        Self { client, bar: ProgressBar::hidden(), open: Mutex::default() }
     }
 
     async fn fresh(&self) -> Result<HttpGateway, SourceError> {
@@ -219,6 +300,9 @@ impl Sink for Gateway {
     }
 
     async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
-        Sink::put(&self.fresh().await?, cid, bytes).await
+        let length = bytes.len() as u64;
+        Sink::put(&self.fresh().await?, cid, bytes).await?;
+        self.bar.inc(length);
+        Ok(())
     }
 }

@@ -28,6 +28,7 @@ mod route;
 mod rules;
 pub mod secrets;
 mod siwe;
+pub mod storage;
 #[cfg(test)]
 mod tests;
 mod views;
@@ -136,7 +137,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(leases::placement))
         .routes(routes!(leases::release))
         .routes(routes!(licences::list))
-        .routes(routes!(datasets::get))
+        .routes(routes!(datasets::get, datasets::remove))
         .routes(routes!(nodes::list))
         .routes(routes!(nodes::get))
         .routes(routes!(nodes::pause))

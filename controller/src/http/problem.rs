@@ -309,6 +309,20 @@ impl Problem {
                 "try again when the operator freed space",
                 true,
             ),
+            Self::Content(ContentError::OverAllowance { .. }) => face(
+                S::PAYLOAD_TOO_LARGE,
+                "storage_allowance",
+                "The account's storage in this pool is used up.",
+                "remove a dataset (DELETE /v1/datasets/{cid}), deposit if the account never did, or wait a day until unused blocks are collected",
+                false,
+            ),
+            Self::Content(ContentError::Busy) => face(
+                S::TOO_MANY_REQUESTS,
+                "store_busy",
+                "Too many datasets are being verified.",
+                "send it again in a few seconds",
+                true,
+            ),
             Self::Content(ContentError::OverLimit { .. }) => face(
                 S::PAYLOAD_TOO_LARGE,
                 "dataset_too_large",
@@ -373,6 +387,7 @@ impl Problem {
             Self::Submit(SubmitError::Stopped) => "the controller is stopping; nothing was changed".to_owned(),
             Self::Content(ContentError::Full { .. }) => "the disk of the content store is full".to_owned(),
             Self::Content(ContentError::OverLimit { limit, what, .. }) => format!("more than {limit} {what}"),
+            Self::Content(error @ (ContentError::OverAllowance { .. } | ContentError::Busy)) => error.to_string(),
             Self::Content(ContentError::Dag(error)) => error.to_string(),
             Self::Content(_) | Self::Store(_) | Self::Panicked | Self::Internal(_) => {
                 "the cause is in the controller's log under this trace_id".to_owned()
@@ -384,7 +399,12 @@ impl Problem {
     fn cause(&self) -> Option<String> {
         match self {
             Self::Store(error) => Some(error.to_string()),
-            Self::Content(ContentError::OverLimit { .. } | ContentError::Dag(_)) => None,
+            Self::Content(
+                ContentError::OverLimit { .. }
+                | ContentError::Dag(_)
+                | ContentError::OverAllowance { .. }
+                | ContentError::Busy,
+            ) => None,
             Self::Content(error) => Some(error.to_string()),
             Self::Submit(error) => Some(error.to_string()),
             Self::Relay(relay::Refusal::NoAnswer { why }) => Some(why.clone()),

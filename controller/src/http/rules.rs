@@ -91,6 +91,7 @@ const RULES: &[(&str, &str, Need)] = &[
     ("GET", "/v1/datasets", DATA_READ),
     ("POST", "/v1/datasets", DATA_WRITE),
     ("GET", "/v1/datasets/{cid}", DATA_READ),
+    ("DELETE", "/v1/datasets/{cid}", DATA_WRITE),
     ("GET", "/ipfs/{cid}", ScopeOrNode(Scope::DataRead)),
     ("GET", "/ipfs/{cid}/{*path}", ScopeOrNode(Scope::DataRead)),
     ("PUT", "/ipfs/{cid}", ScopeOrNode(Scope::DataWrite)),

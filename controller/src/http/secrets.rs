@@ -198,17 +198,18 @@ impl Secrets {
         hmac(&self.token_key, &[b"\0nonce", body])
     }
 
-    /// The tag that stands for a dataset in the public log: HMAC-SHA256 of the CID's text under the pool's tag key.
-    /// Equal datasets have equal tags within a pool; without the key a tag tells nothing.
+    /// The tag that stands for an account's dataset in the public log: HMAC-SHA256 of account and CID under the pool's
+    /// tag key. Equal datasets of one account have equal tags; nobody finds another account's dataset by bringing the
+    /// same bytes, and without the key a tag tells nothing.
     #[must_use]
-    pub fn dataset_tag(&self, cid: &str) -> Hash32 {
-        hmac(&self.tag_key, &[cid.as_bytes()])
+    pub fn dataset_tag(&self, account: Account, cid: &str) -> Hash32 {
+        hmac(&self.tag_key, &[b"\0data", &account.0, cid.as_bytes()])
     }
 
     /// The salt of a request that brought none: equal requests under one `Idempotency-Key` stay equal.
     #[must_use]
     pub fn salt(&self, account: Account, idempotency_key: &str) -> Hash32 {
-        // No CID begins with a zero byte, so a salt is never a tag.
+        // The two begin with different words, so a salt is never a tag.
         hmac(&self.tag_key, &[b"\0salt", &account.0, idempotency_key.as_bytes()])
     }
 }
@@ -299,11 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_equal_within_a_pool_and_differ_between_pools() {
+    fn tags_are_equal_within_an_account_and_differ_between_accounts_and_pools() {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (ours, theirs) = (Secrets::open(here.path(), &POOL).unwrap(), Secrets::open(there.path(), &POOL).unwrap());
-        assert_eq!(ours.dataset_tag("bafy"), ours.dataset_tag("bafy"));
-        assert_ne!(ours.dataset_tag("bafy"), theirs.dataset_tag("bafy"));
+        let (me, other) = (Account([1; 20]), Account([2; 20]));
+        assert_eq!(ours.dataset_tag(me, "bafy"), ours.dataset_tag(me, "bafy"));
+        assert_ne!(ours.dataset_tag(me, "bafy"), ours.dataset_tag(other, "bafy"), "the tag is no oracle");
+        assert_ne!(ours.dataset_tag(me, "bafy"), theirs.dataset_tag(me, "bafy"));
         assert_ne!(ours.salt(Account([1; 20]), "a"), ours.salt(Account([1; 20]), "b"));
     }
 }

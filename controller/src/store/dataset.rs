@@ -35,6 +35,16 @@ pub async fn get(db: &SqlitePool, account: Account, cid: &str) -> sqlx::Result<O
     row.map(|row| read(&row)).transpose()
 }
 
+/// Takes the dataset `cid` from `account`. Tells whether it had it.
+pub async fn remove(writer: &SqlitePool, account: Account, cid: &str) -> sqlx::Result<bool> {
+    let done = sqlx::query("delete from dataset where account = $1 and cid = $2")
+        .bind(&account.0[..])
+        .bind(cid)
+        .execute(writer)
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
 /// Datasets of `account`, newest first; `after` is the last one of the page before.
 pub async fn of_account(
     db: &SqlitePool,
@@ -113,6 +123,9 @@ mod tests {
         add(&store.writer, ME, &named).await.unwrap();
         add(&store.writer, ME, &dataset("a", 9)).await.unwrap();
         assert_eq!(get(&store.readers, ME, "a").await.unwrap(), Some(named));
+        assert!(!remove(&store.writer, Account([2; 20]), "a").await.unwrap(), "it is another's");
+        assert!(remove(&store.writer, ME, "a").await.unwrap());
+        assert_eq!(get(&store.readers, ME, "a").await.unwrap(), None);
         assert_eq!(get(&store.readers, Account([2; 20]), "a").await.unwrap(), None);
         let empty = Dataset { blocks: 0, ..dataset("b", 1) };
         assert!(add(&store.writer, ME, &empty).await.is_err(), "a dataset has at least one block");

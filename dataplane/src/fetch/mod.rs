@@ -157,8 +157,12 @@ impl Fetcher {
                 report(run.progress);
             }
         }
-        let store = self.store.clone();
-        blocking(move || store.sync()).await?;
+        // What was there already is not ours to sync: a torn block would not have verified, and a sync waits for
+        // everything else that the file system has to write.
+        if run.fetched.fetched_blocks > 0 {
+            let store = self.store.clone();
+            blocking(move || store.sync()).await?;
+        }
         Ok(Fetched { blocks: run.progress.blocks, banned: turns.banned(), ..run.fetched })
     }
 

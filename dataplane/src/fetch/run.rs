@@ -87,6 +87,9 @@ impl<'a> Run<'a> {
                 self.progress.known_bytes = self.progress.known_bytes.saturating_add(size.unwrap_or(0));
             }
         }
+        if self.fetched.fetched_bytes > self.limits.stored {
+            return Err(DagError::TooMuchStored { root: self.root.into(), limit: self.limits.stored });
+        }
         if self.progress.known_bytes > self.limits.bytes {
             return Err(DagError::TooLarge { root: self.root.into(), limit: self.limits.bytes });
         }

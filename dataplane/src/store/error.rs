@@ -32,6 +32,19 @@ pub enum StoreError {
     /// The work was asked to stop, because nobody waits for it any more.
     #[error("stopped: nobody waits for it any more")]
     Stopped,
+    /// Too many callers wait for long work.
+    #[error("too much is asked of the store at once: try again in a moment")]
+    Busy,
+    /// An owner's bytes, loose and pinned, would pass what he may have.
+    #[error(
+        "{used} of the {allowance} bytes allowed are in use: remove a dataset, or wait until unused blocks are collected"
+    )]
+    OverAllowance {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        allowance: u64,
+    },
     /// No room.
     #[error("no room left on the disk of {}: free some space and try again", path.display())]
     Full {

@@ -3,11 +3,12 @@
 //! ```text
 //! DIR/blocks/e9/1220...e9      one block; the file name is its multihash in hex, the folder its last byte
 //! DIR/tmp/                     blocks being written; debris of a crash, older than an hour, goes at the next open
-//! DIR/pins/OWNER/CID           an empty file: OWNER wants CID
+//! DIR/pins/OWNER/CID           OWNER wants CID, which takes so many bytes: their number in decimal
 //! ```
 //!
 //! Any number of processes may use one store: a block appears by rename, and its name says all of its content.
-//! Nothing is evicted yet: a pin is a record of who wants what.
+//! What no pin reaches is collected where somebody asks for it ([`Store::collect`]), and only if it came by
+//! [`Store::put_for`].
 
 mod add;
 mod added;
@@ -16,31 +17,37 @@ mod export;
 mod links;
 mod parallel;
 mod pins;
+mod quota;
 mod stop;
 mod tree;
 mod walk;
+mod work;
 
 pub use added::{AddRules, Added, Faults, Links, Skipped};
 pub use error::StoreError;
 pub use export::ExportRules;
 pub use pins::Pin;
+pub use quota::Collected;
 pub use stop::{Stop, StopOnDrop};
 pub use walk::Stat;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cid::Cid;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use tokio::sync::Semaphore;
 
 use crate::dag::{self, DagError, MAX_BLOCK, Node};
 use error::{At, at};
 
+/// Bytes from which on a block is sent to the disk as it is written, not at the next sync.
+const EAGER: usize = 256 << 10;
 /// Debris younger than this may be another process at work.
 const DEBRIS_AGE: Duration = Duration::from_secs(3600);
 
@@ -56,6 +63,11 @@ struct Inner {
     tmp: PathBuf,
     pins: PathBuf,
     next_tmp: AtomicU64,
+    loose: quota::Ledger,
+    /// Held while a root is pinned and while blocks are collected.
+    gate: Mutex<()>,
+    works: Arc<Semaphore>,
+    waiting: AtomicUsize,
 }
 
 /// What a store holds.
@@ -89,6 +101,10 @@ impl Store {
             tmp: dir.join("tmp"),
             pins: dir.join("pins"),
             next_tmp: AtomicU64::new(0),
+            loose: quota::Ledger::open(dir.join("loose"))?,
+            gate: Mutex::new(()),
+            works: Arc::new(Semaphore::new(work::AT_ONCE)),
+            waiting: AtomicUsize::new(0),
         };
         for folder in [&inner.blocks, &inner.tmp, &inner.pins] {
             fs::create_dir_all(folder).at(folder)?;
@@ -233,7 +249,12 @@ impl Store {
     }
 
     fn path(&self, cid: &Cid) -> PathBuf {
-        let hash = hex::encode(cid.hash().to_bytes());
+        self.path_of(&walk::digest(cid))
+    }
+
+    fn path_of(&self, digest: &[u8; 32]) -> PathBuf {
+        // The multihash of a SHA-256: there is no other here.
+        let hash = format!("1220{}", hex::encode(digest));
         let shard = &hash[hash.len().saturating_sub(2)..];
         self.inner.blocks.join(shard).join(&hash)
     }
@@ -244,6 +265,8 @@ fn write_file(path: &Path, bytes: &[u8], durable: Durable) -> io::Result<()> {
     file.write_all(bytes)?;
     match durable {
         Durable::Now => file.sync_all(),
+        // Small ones are better written together, by the sync.
+        Durable::AtSync if bytes.len() < EAGER => Ok(()),
         Durable::AtSync => {
             // Starts the disk on these pages now, so that the sync at the end finds most of its work done. Only a
             // hint: pages not yet written stay cached, and a refusal changes nothing.

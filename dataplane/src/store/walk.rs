@@ -230,6 +230,6 @@ fn join(parent: &mut Sum, cid: &Cid, declared: Option<u64>, child: Sum) -> Resul
 }
 
 /// What names a block: everything here is SHA-256, and bare bytes are kept apart from nodes.
-fn digest(cid: &Cid) -> Digest {
+pub(super) fn digest(cid: &Cid) -> Digest {
     cid.hash().digest().try_into().unwrap_or_default()
 }

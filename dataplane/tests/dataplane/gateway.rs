@@ -165,7 +165,7 @@ async fn the_client_sends_its_token_and_never_shows_it() {
     assert!(!format!("{with:?} {}", with.name()).contains("s3cret"));
     let without = HttpGateway::new(&url, None).unwrap();
     let error = without.block(&cid).await.unwrap_err();
-    assert!(matches!(error, SourceError::Refused { status: 401 }), "{error}");
+    assert!(matches!(error, SourceError::Refused { status: 401, .. }), "{error}");
 }
 
 #[tokio::test]

@@ -202,3 +202,67 @@ fn a_small_dag_that_unfolds_into_many_folders_is_refused() {
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["store"], "the half-written tree was removed");
 }
+
+/// A leaf of two mebibytes that holds one byte, linked eight million times: by path that is some hours of hashing.
+#[test]
+fn a_padded_block_used_a_million_times_is_read_once_and_refused() {
+    let (dir, store) = store();
+    let mut message = vec![8, 2, 0x12, 1, b'x', 0x18, 1, 0x7a];
+    let padding = MAX_BLOCK - 64;
+    let mut length = padding;
+    while length >= 0x80 {
+        message.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    message.push(length as u8);
+    message.resize(message.len() + padding, 0);
+    let mut bytes = vec![0x0a];
+    let mut length = message.len();
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.extend(message);
+    let (leaf, leaf_bytes) = pb(&bytes);
+    store.put(&leaf, &leaf_bytes).unwrap();
+    let mut part = dag::Part { cid: leaf, size: 1, tsize: 1 };
+    for width in [20_000, 200] {
+        let (block, parent) = dag::file_node(&vec![part; width], None);
+        store.put(&block.cid, &block.bytes).unwrap();
+        part = parent;
+    }
+    let began = std::time::Instant::now();
+    for error in [
+        store.stat(&part.cid, &Limits::default()).unwrap_err(),
+        store.export(&part.cid, dir.path().join("out")).unwrap_err(),
+    ] {
+        assert!(matches!(error, StoreError::Dag(DagError::Padded { bytes: 4_000_000, .. })), "{error}");
+    }
+    assert!(!dir.path().join("out").exists());
+    let once = began.elapsed();
+    // Four million readings of that block would take four hours; the bound is loose, the factor is not.
+    assert!(once.as_secs() < 60, "{once:?}");
+}
+
+/// Two mebibytes brought, a tebibyte laid out: refused by arithmetic, before a byte is written.
+#[test]
+fn a_small_dag_that_unfolds_beyond_the_disk_is_refused_before_anything_is_written() {
+    let (dir, store) = store();
+    let mut part = dag::leaf(&vec![7; MAX_BLOCK]);
+    store.put(&part.cid, &vec![7; MAX_BLOCK]).unwrap();
+    for _ in 0..2 {
+        let (block, parent) = dag::file_node(&[part; 512], None);
+        store.put(&block.cid, &block.bytes).unwrap();
+        part = parent;
+    }
+    assert_eq!(store.stat(&part.cid, &Limits::default()).unwrap().bytes, 512 << 30);
+    assert!(store.stat(&part.cid, &Limits::default()).unwrap().stored < 3 << 20, "each block counts once");
+    let out = dir.path().join("out");
+    let error = store.export_within(&part.cid, &out, &Limits::of_bytes(100 << 30)).unwrap_err();
+    assert!(matches!(error, StoreError::Dag(DagError::TooLarge { .. })), "{error}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["store"]);
+    let error = store.stat(&part.cid, &Limits { stored: MAX_BLOCK as u64, ..Limits::default() }).unwrap_err();
+    assert!(matches!(error, StoreError::Dag(DagError::TooMuchStored { .. })), "{error}");
+}

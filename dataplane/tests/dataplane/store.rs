@@ -14,17 +14,21 @@ use selion_dataplane::{AddRules, ExportRules, Limits, Pin, Stop, Store, StoreErr
 
 use crate::support::{block_file, damage, pattern, store};
 
-/// Every file below `root` by its relative path; folders end in `/`.
-fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
-    fn visit(root: &Path, at: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
+/// Everything below `root` by its relative path: permissions, and bytes or target; folders end in `/`.
+fn tree(root: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    fn visit(root: &Path, at: &Path, found: &mut BTreeMap<String, (u32, Vec<u8>)>) {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            if path.is_dir() {
-                found.insert(format!("{name}/"), Vec::new());
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let mode = meta.permissions().mode() & 0o777;
+            if meta.is_dir() {
+                found.insert(format!("{name}/"), (mode, Vec::new()));
                 visit(root, &path, found);
+            } else if meta.is_symlink() {
+                found.insert(name, (0, fs::read_link(&path).unwrap().as_os_str().as_bytes().to_vec()));
             } else {
-                found.insert(name, fs::read(&path).unwrap());
+                found.insert(name, (mode, fs::read(&path).unwrap()));
             }
         }
     }
@@ -331,6 +335,8 @@ proptest! {
     fn a_folder_of_any_shape_comes_back_as_it_went_in(
         files in prop::collection::btree_map("[a-d]{1,2}(/[a-d]{1,2}){0,3}", 0usize..2000, 0..24),
         empty in prop::collection::vec("[e-h]{1,2}(/[e-h]){0,2}", 0..4),
+        links in prop::collection::btree_map("[i-kö \\n]{1,3}", "[a-h./]{1,9}", 0..5),
+        modes in prop::collection::vec(0u32..0o1000, 40),
     ) {
         let (dir, store) = store();
         let root = dir.path().join("in");
@@ -344,6 +350,15 @@ proptest! {
         }
         for name in empty {
             fs::create_dir_all(root.join(name)).unwrap();
+        }
+        for (name, target) in links {
+            let _ = std::os::unix::fs::symlink(target, root.join(name));
+        }
+        let paths: Vec<PathBuf> = tree(&root).keys().map(|name| root.join(name)).collect();
+        for (path, mode) in paths.iter().zip(modes) {
+            if !path.is_symlink() {
+                fs::set_permissions(path, Permissions::from_mode(mode | if path.is_dir() { 0o700 } else { 0o400 })).unwrap();
+            }
         }
         let cid = store.add_path(&root).unwrap();
         store.export(&cid, dir.path().join("out")).unwrap();

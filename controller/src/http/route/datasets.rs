@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use futures::StreamExt;
 use selion_api::Account;
 use selion_api::rest::{Dataset, DatasetPage, NewDataset};
+use selion_dataplane::gateway::Uploader;
 use selion_dataplane::{AddRules, Cid, Limits, StoreError};
 use tokio::fs::File;
 use tokio::io::AsyncWriteExt;
@@ -16,11 +17,12 @@ use tokio::io::AsyncWriteExt;
 use super::auth::check_name;
 use crate::App;
 use crate::http::Problem;
-use crate::http::caller::Renter;
+use crate::http::caller::{Caller, Renter};
 use crate::http::input::{Json, Path, Query, has_type};
 use crate::http::page::Page;
 use crate::http::request::parse_cid;
 use crate::http::secrets::random;
+use crate::http::storage;
 use crate::store::dataset;
 
 /// Where uploads are gathered, below the data directory.
@@ -54,7 +56,7 @@ pub(in crate::http) async fn add(
     } else if has_type(request.headers(), "application/octet-stream") {
         let name = query.name.unwrap_or_default();
         check_name(&name)?;
-        (upload(&app, request.into_body()).await?, name)
+        (upload(&app, renter.account, request.into_body()).await?, name)
     } else {
         return Err(Problem::MediaType("application/json or application/octet-stream"));
     };
@@ -66,17 +68,12 @@ pub(in crate::http) async fn add(
 
 /// Verifies that the whole DAG is here, pins it and notes it for the account.
 async fn keep(app: &App, account: Account, cid: Cid, name: String) -> Result<Dataset, Problem> {
-    let content = app.content.clone();
-    let owner = account.to_string();
-    let stat = blocking(move || {
-        let stat = content.stat(&cid, &Limits::default())?;
-        content.pin(&owner, &cid)?;
-        Ok(stat)
-    })
-    .await?;
+    let Uploader { owner, allowance } = storage::uploader(app, Caller::Renter(account));
+    let stat =
+        app.content.work(move |content, stop| content.keep(&owner, &cid, &Limits::default(), allowance, stop)).await?;
     let cid = cid.to_string();
     let added = Dataset {
-        tag: app.secrets.dataset_tag(&cid),
+        tag: app.secrets.dataset_tag(account, &cid),
         name,
         bytes: stat.bytes,
         blocks: stat.blocks,
@@ -89,12 +86,21 @@ async fn keep(app: &App, account: Account, cid: Cid, name: String) -> Result<Dat
 }
 
 /// Streams `body` to a file and adds that to the content store. The file goes in any case.
-async fn upload(app: &App, body: Body) -> Result<Cid, Problem> {
+async fn upload(app: &App, account: Account, body: Body) -> Result<Cid, Problem> {
     let folder = app.config.data_dir.join(UPLOADS);
     tokio::fs::create_dir_all(&folder).await.map_err(|error| io(&folder, error))?;
     let name = random().map_err(|error| Problem::Internal(error.to_string()))?;
     let draft = Draft(folder.join(hex::encode(&name[..16])));
-    receive(&draft.0, body, app.config.upload_limit_bytes).await?;
+    let Uploader { owner, allowance } = storage::uploader(app, Caller::Renter(account));
+    let content = app.content.clone();
+    let used = blocking(move || content.used_by(&owner)).await?;
+    let left = allowance.saturating_sub(used);
+    match receive(&draft.0, body, app.config.upload_limit_bytes.min(left)).await {
+        Err(Problem::TooLarge(limit)) if limit == left => {
+            return Err(StoreError::OverAllowance { used, allowance }.into());
+        }
+        received => received?,
+    }
     let content = app.content.clone();
     blocking(move || Ok(content.add(&draft.0, &AddRules::names_and_bytes())?.cid)).await
 }
@@ -187,4 +193,23 @@ pub(in crate::http) async fn get(
 ) -> Result<Answer<Dataset>, Problem> {
     let found = dataset::get(&app.store.readers, renter.account, &cid).await?;
     found.map(Answer).ok_or_else(|| Problem::NotFound("dataset", cid))
+}
+
+/// Takes a dataset from the caller's account. Leases that have it staged keep it; a lease that is still to stage it may
+/// fail. Its bytes no longer count against the account's storage once the pool has collected what nobody else needs.
+#[utoipa::path(delete, path = "/v1/datasets/{cid}", tag = "datasets", security(("bearer" = [])),
+    params(("cid" = String, Path, description = "Root CID")),
+    responses((status = 204, description = "It is gone from the account")))]
+pub(in crate::http) async fn remove(
+    State(app): State<App>,
+    renter: Renter,
+    Path(cid): Path<String>,
+) -> Result<StatusCode, Problem> {
+    if !dataset::remove(&app.store.writer, renter.account, &cid).await? {
+        return Err(Problem::NotFound("dataset", cid));
+    }
+    let root = parse_cid(&cid, "/cid")?;
+    let owner = renter.account.to_string();
+    app.content.work(move |content, _| content.unpin(&owner, &root)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

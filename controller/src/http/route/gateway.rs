@@ -3,7 +3,8 @@
 use axum::Router;
 use axum::extract::ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection};
 use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn};
+use axum::http::Method;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use selion_dataplane::gateway;
 use utoipa::OpenApi;
@@ -11,13 +12,18 @@ use utoipa::OpenApi;
 use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Caller;
+use crate::http::storage;
 
 /// The content gateway, open to accounts and nodes with a token. A CID is not a secret, but who knows it may read.
 pub(in crate::http) fn blocks(app: &App) -> Router {
-    gateway::router(selion_dataplane::Store::clone(&app.content)).layer(from_fn(authenticated))
+    gateway::router(selion_dataplane::Store::clone(&app.content)).layer(from_fn_with_state(app.clone(), authenticated))
 }
 
-async fn authenticated(_: Caller, request: Request, next: Next) -> Response {
+/// Says whose bytes an upload is, and how many he may have.
+async fn authenticated(State(app): State<App>, caller: Caller, mut request: Request, next: Next) -> Response {
+    if request.method() == Method::PUT {
+        request.extensions_mut().insert(storage::uploader(&app, caller));
+    }
     next.run(request).await
 }
 
@@ -51,7 +57,8 @@ fn get_block() {}
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn head_block() {}
 
-/// Gives the pool a block. It is kept only if it is what the CID names.
+/// Gives the pool a block. It is taken only if it is what the CID names and the account's allowance of bytes has room, and
+/// goes a day later if no dataset of the pool has it by then.
 #[utoipa::path(put, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "CID of the block")),
     request_body(content = Vec<u8>, content_type = "application/vnd.ipld.raw", description = "At most 2 MiB"),
