@@ -1,5 +1,6 @@
 //! Our side of the trustless gateway: bare blocks by CID, each verified as it leaves and as it enters.
 //!
+//! For many small blocks: `POST /ipfs/have`, `/ipfs/want` and `/ipfs/blocks`, each up to 1024 CIDs or some 4 MiB at a time.
 //! `GET|HEAD /ipfs/{cid}` (with `?format=raw` or `Accept: application/vnd.ipld.raw`) and `PUT /ipfs/{cid}`.
 //! No files, folders or CARs: who wants those fetches the blocks and checks them. Who may call is decided by the
 //! layers that the caller puts around the router.
@@ -13,15 +14,18 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use cid::Cid;
 
+use crate::car::{self, CAR, Writer};
 use crate::dag::{self, DagError, MAX_BLOCK};
 use crate::http::RAW_BLOCK;
 use crate::source::blocking;
 use crate::store::{Store, StoreError};
 
+/// Bytes of the longest list of CIDs.
+const MAX_QUESTION: usize = 256 << 10;
 /// A block never changes. `private`, because the answer may stand behind a token, and `public` would let shared
 /// caches give it to those without.
 const FOR_EVER: &str = "private, max-age=29030400, immutable";
@@ -40,6 +44,9 @@ pub struct Uploader {
 pub fn router(store: Store) -> Router {
     Router::new()
         .route("/ipfs/{cid}", get(give).put(take))
+        .route("/ipfs/have", post(have))
+        .route("/ipfs/want", post(give_many))
+        .route("/ipfs/blocks", post(take_many))
         .route("/ipfs/{cid}/{*path}", get(|| async { Problem::Deserialised }))
         .with_state(store)
 }
@@ -87,7 +94,7 @@ async fn take(
     if announced.is_some_and(|bytes| bytes > MAX_BLOCK as u64) {
         return Err(Problem::TooLarge);
     }
-    let bytes = body_within(body).await?;
+    let bytes = body_within(body, MAX_BLOCK).await?;
     let put = blocking(move || match uploader {
         Some(Extension(Uploader { owner, allowance })) => store.put_for(&owner, allowance, &cid, &bytes),
         None => store.put(&cid, &bytes),
@@ -98,8 +105,73 @@ async fn take(
     }
 }
 
-async fn body_within(body: Body) -> Result<Bytes, Problem> {
-    to_bytes(body, MAX_BLOCK).await.map_err(|error| {
+/// `{"cids": [..]}` in, `{"absent": [..]}` out: those of which no good copy is here.
+async fn have(State(store): State<Store>, body: Body) -> Result<Response, Problem> {
+    let cids = asked(body).await?;
+    let absent = blocking(move || {
+        let absent = cids.iter().filter(|cid| store.get(cid).is_err());
+        absent.map(ToString::to_string).collect::<Vec<_>>()
+    });
+    let answer = serde_json::json!({ "absent": absent.await }).to_string();
+    Ok(([(CONTENT_TYPE, "application/json")], answer).into_response())
+}
+
+/// `{"cids": [..]}` in, a CAR of those that are here out, in order, until it is full: who misses some asks again.
+async fn give_many(State(store): State<Store>, body: Body) -> Result<Response, Problem> {
+    let cids = asked(body).await?;
+    let car = blocking(move || {
+        let mut car = Writer::new();
+        for cid in &cids {
+            match store.get(cid) {
+                Ok(bytes) => car.add(cid, &bytes),
+                Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if car.is_full() {
+                break;
+            }
+        }
+        Ok(car.finish())
+    });
+    Ok(([(CONTENT_TYPE, CAR), (CACHE_CONTROL, "no-store")], car.await?).into_response())
+}
+
+/// A CAR in; the first block that is not taken ends it, those before it stay.
+async fn take_many(
+    State(store): State<Store>,
+    uploader: Option<Extension<Uploader>>,
+    body: Body,
+) -> Result<StatusCode, Problem> {
+    let blocks = car::read(body_within(body, car::LONGEST).await?).ok_or(Problem::NotCar)?;
+    blocking(move || {
+        for (cid, bytes) in blocks {
+            match &uploader {
+                Some(Extension(Uploader { owner, allowance })) => store.put_for(owner, *allowance, &cid, &bytes)?,
+                None => store.put(&cid, &bytes)?,
+            };
+        }
+        Ok::<_, StoreError>(())
+    })
+    .await?;
+    Ok(StatusCode::CREATED)
+}
+
+#[derive(serde::Deserialize)]
+struct Asked {
+    cids: Vec<String>,
+}
+
+async fn asked(body: Body) -> Result<Vec<Cid>, Problem> {
+    let bytes = body_within(body, MAX_QUESTION).await?;
+    let asked: Asked = serde_json::from_slice(&bytes).map_err(|_| Problem::BadQuestion)?;
+    if asked.cids.len() > car::MOST {
+        return Err(Problem::BadQuestion);
+    }
+    asked.cids.iter().map(|cid| parse(cid)).collect()
+}
+
+async fn body_within(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    to_bytes(body, limit).await.map_err(|error| {
         let mut cause: Option<&dyn std::error::Error> = Some(&error);
         while let Some(now) = cause {
             if now.to_string().contains("length limit exceeded") {
@@ -136,6 +208,8 @@ fn has_token(headers: &HeaderMap, name: &str, token: &str) -> bool {
 enum Problem {
     BadCid(String),
     Deserialised,
+    NotCar,
+    BadQuestion,
     NotCached(Cid),
     TooLarge,
     CutShort,
@@ -158,6 +232,20 @@ impl Problem {
                 "only_raw_blocks",
                 "this gateway gives single raw blocks, so that nobody has to trust it".to_owned(),
                 "ask for ?format=raw or Accept: application/vnd.ipld.raw, and verify each block",
+                false,
+            ),
+            Self::NotCar => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "not_car",
+                "the body is no CAR of version 1 with at most 1024 blocks".to_owned(),
+                "send fewer blocks, or each by itself with PUT /ipfs/{cid}",
+                false,
+            ),
+            Self::BadQuestion => (
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "bad_cids",
+                "the body is not {\"cids\": [..]} with at most 1024 CIDs".to_owned(),
+                "ask for fewer at a time",
                 false,
             ),
             Self::NotCached(cid) => (

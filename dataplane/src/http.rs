@@ -1,6 +1,8 @@
 //! A trustless gateway as seen by its client.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +11,7 @@ use cid::Cid;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 
+use crate::car;
 use crate::dag::MAX_BLOCK;
 use crate::source::{Source, SourceError};
 
@@ -26,6 +29,8 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct HttpGateway {
     base: Url,
     client: Client,
+    /// It knows single blocks only.
+    singly: Arc<AtomicBool>,
 }
 
 /// Why a gateway client cannot be made.
@@ -74,7 +79,7 @@ impl HttpGateway {
             client = client.no_proxy();
         }
         let client = client.build().map_err(GatewayUrlError::Client)?;
-        Ok(Self { base, client })
+        Ok(Self { base, client, singly: Arc::default() })
     }
 
     /// Whether the gateway has `cid`.
@@ -101,6 +106,44 @@ impl HttpGateway {
         accept(request.send().await.map_err(failed)?).await.map(drop)
     }
 
+    /// Which of these the gateway has not: one question for up to 1024.
+    ///
+    /// # Errors
+    ///
+    /// [`SourceError::Absent`] from a gateway that knows no such question.
+    pub async fn absent(&self, cids: &[Cid]) -> Result<Vec<Cid>, SourceError> {
+        let answer = self.ask("have", cids).await?;
+        let bytes = within(answer, car::LONGEST).await?;
+        let absent: Absent = serde_json::from_slice(&bytes).map_err(|error| SourceError::Failed(error.to_string()))?;
+        let wanted: std::collections::HashSet<String> = absent.absent.into_iter().collect();
+        Ok(cids.iter().filter(|cid| wanted.contains(&cid.to_string())).copied().collect())
+    }
+
+    /// Gives the gateway these blocks in one message, which must not be longer than one may be.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    pub async fn put_many(&self, blocks: &[(Cid, Bytes)]) -> Result<(), SourceError> {
+        let mut car = car::Writer::new();
+        blocks.iter().for_each(|(cid, bytes)| car.add(cid, bytes));
+        let request = self.client.post(self.at("blocks")).header(CONTENT_TYPE, car::CAR).body(car.finish());
+        accept(request.send().await.map_err(failed)?).await.map(drop)
+    }
+
+    async fn ask(&self, verb: &str, cids: &[Cid]) -> Result<Response, SourceError> {
+        let cids: Vec<String> = cids.iter().map(ToString::to_string).collect();
+        let body = serde_json::json!({ "cids": cids }).to_string();
+        let request = self.client.post(self.at(verb)).header(CONTENT_TYPE, "application/json").body(body);
+        accept(request.send().await.map_err(failed)?).await
+    }
+
+    fn at(&self, verb: &str) -> Url {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}ipfs/{verb}", self.base.path()));
+        url
+    }
+
     fn url(&self, cid: &Cid) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}ipfs/{cid}", self.base.path()));
@@ -118,20 +161,46 @@ impl Source for HttpGateway {
 
     async fn block(&self, cid: &Cid) -> Result<Bytes, SourceError> {
         let request = self.client.get(self.url(cid)).header(ACCEPT, RAW_BLOCK);
-        let mut answer = accept(request.send().await.map_err(failed)?).await?;
-        let announced = answer.content_length().unwrap_or(0);
-        if announced > MAX_BLOCK as u64 {
+        within(accept(request.send().await.map_err(failed)?).await?, MAX_BLOCK).await
+    }
+
+    async fn blocks(&self, cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, SourceError> {
+        if self.singly.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        let answer = match self.ask("want", cids).await {
+            Ok(answer) => answer,
+            // A gateway of somebody else's, that gives single blocks only.
+            Err(SourceError::Absent | SourceError::Refused { .. }) => {
+                self.singly.store(true, Ordering::Relaxed);
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        let message = within(answer, car::LONGEST).await?;
+        car::read(message).ok_or_else(|| SourceError::Failed("its answer is no CAR".to_owned()))
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Absent {
+    absent: Vec<String>,
+}
+
+/// The body, if it is not longer than `limit`.
+async fn within(mut answer: Response, limit: usize) -> Result<Bytes, SourceError> {
+    let announced = answer.content_length().unwrap_or(0);
+    if announced > limit as u64 {
+        return Err(SourceError::TooLarge);
+    }
+    let mut bytes = BytesMut::with_capacity(announced as usize);
+    while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+        if bytes.len() + chunk.len() > limit {
             return Err(SourceError::TooLarge);
         }
-        let mut bytes = BytesMut::with_capacity(announced as usize);
-        while let Some(chunk) = answer.chunk().await.map_err(failed)? {
-            if bytes.len() + chunk.len() > MAX_BLOCK {
-                return Err(SourceError::TooLarge);
-            }
-            bytes.extend_from_slice(&chunk);
-        }
-        Ok(bytes.freeze())
+        bytes.extend_from_slice(&chunk);
     }
+    Ok(bytes.freeze())
 }
 
 /// Shows no headers, so no token.

@@ -26,6 +26,7 @@ pub mod dag;
 pub mod gateway;
 pub mod read;
 
+mod car;
 mod fetch;
 mod http;
 mod kubo;

@@ -5,13 +5,16 @@ use bytes::Bytes;
 use cid::Cid;
 use futures::stream::{self, StreamExt, TryStreamExt};
 
+use crate::car;
 use crate::dag::Limits;
 use crate::http::HttpGateway;
 use crate::source::{SourceError, blocking};
 use crate::store::{Store, StoreError};
 
-/// Blocks on their way at once.
-const PARALLEL: usize = 8;
+/// Groups of blocks on their way at once: each up to 4 MiB of memory.
+const PARALLEL: usize = 4;
+/// Blocks of a group, which are asked about together.
+const GROUP: usize = 256;
 
 /// Somebody who takes blocks.
 #[async_trait]
@@ -32,6 +35,33 @@ pub trait Sink: Send + Sync {
     ///
     /// See [`SourceError`].
     async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError>;
+
+    /// Which of these it has not.
+    ///
+    /// # Errors
+    ///
+    /// See [`SourceError`].
+    async fn absent(&self, cids: &[Cid]) -> Result<Vec<Cid>, SourceError> {
+        let mut absent = Vec::new();
+        for cid in cids {
+            if !self.has(cid).await? {
+                absent.push(*cid);
+            }
+        }
+        Ok(absent)
+    }
+
+    /// Gives it these blocks.
+    ///
+    /// # Errors
+    ///
+    /// See [`SourceError`].
+    async fn put_many(&self, blocks: Vec<(Cid, Bytes)>) -> Result<(), SourceError> {
+        for (cid, bytes) in blocks {
+            self.put(&cid, bytes).await?;
+        }
+        Ok(())
+    }
 }
 
 /// What a finished push did.
@@ -74,27 +104,48 @@ pub async fn push(store: &Store, root: &Cid, to: &dyn Sink) -> Result<Pushed, Pu
     let (reader, top) = (store.clone(), *root);
     let mut blocks = blocking(move || reader.blocks(&top, &Limits::default())).await?;
     let last = blocks.pop();
-    let below = stream::iter(blocks)
-        .map(|cid| send(store, cid, to))
+    let groups: Vec<Vec<Cid>> = blocks.chunks(GROUP).map(<[Cid]>::to_vec).collect();
+    let below = stream::iter(groups)
+        .map(|group| send(store, group, to))
         .buffer_unordered(PARALLEL)
         .try_fold(Pushed::default(), |sum, one| async move { Ok(sum.plus(one)) })
         .await?;
     match last {
-        Some(cid) => Ok(below.plus(send(store, cid, to).await?)),
+        Some(cid) => Ok(below.plus(send(store, vec![cid], to).await?)),
         None => Ok(below),
     }
 }
 
-async fn send(store: &Store, cid: Cid, to: &dyn Sink) -> Result<Pushed, PushError> {
-    let refused = |source| PushError::Sink { sink: to.name(), cid: cid.into(), source };
-    if to.has(&cid).await.map_err(refused)? {
-        return Ok(Pushed { present_blocks: 1, ..Pushed::default() });
+async fn send(store: &Store, group: Vec<Cid>, to: &dyn Sink) -> Result<Pushed, PushError> {
+    let Some(first) = group.first().copied() else { return Ok(Pushed::default()) };
+    let refused = |cid: Cid, source| PushError::Sink { sink: to.name(), cid: cid.into(), source };
+    let absent = to.absent(&group).await.map_err(|source| refused(first, source))?;
+    let mut pushed =
+        Pushed { present_blocks: (group.len() - absent.len().min(group.len())) as u64, ..Pushed::default() };
+    let mut rest = absent.as_slice();
+    while let Some(first) = rest.first().copied() {
+        let (store, wanted) = (store.clone(), rest.to_vec());
+        let batch = blocking(move || full(&store, &wanted)).await?;
+        rest = rest.get(batch.len()..).unwrap_or_default();
+        pushed.sent_blocks += batch.len() as u64;
+        pushed.sent_bytes += batch.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+        to.put_many(batch).await.map_err(|source| refused(first, source))?;
     }
-    let store = store.clone();
-    let bytes = blocking(move || store.get(&cid)).await?;
-    let sent_bytes = bytes.len() as u64;
-    to.put(&cid, bytes).await.map_err(refused)?;
-    Ok(Pushed { sent_blocks: 1, sent_bytes, present_blocks: 0 })
+    Ok(pushed)
+}
+
+/// The first of these blocks, as many as one message holds, and at least one.
+fn full(store: &Store, cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, StoreError> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    for cid in cids {
+        let block = store.get(cid)?;
+        bytes += block.len();
+        if bytes > car::FULL && !batch.is_empty() {
+            break;
+        }
+        batch.push((*cid, block));
+    }
+    Ok(batch)
 }
 
 impl Pushed {
@@ -123,5 +174,20 @@ impl Sink for HttpGateway {
 
     async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
         Self::put(self, cid, bytes).await
+    }
+
+    async fn absent(&self, cids: &[Cid]) -> Result<Vec<Cid>, SourceError> {
+        // For one block, what any gateway understands.
+        if let [one] = cids {
+            return Ok(if Sink::has(self, one).await? { Vec::new() } else { vec![*one] });
+        }
+        Self::absent(self, cids).await
+    }
+
+    async fn put_many(&self, blocks: Vec<(Cid, Bytes)>) -> Result<(), SourceError> {
+        match <[_; 1]>::try_from(blocks) {
+            Ok([(cid, bytes)]) => Self::put(self, &cid, bytes).await,
+            Err(blocks) => Self::put_many(self, &blocks).await,
+        }
     }
 }

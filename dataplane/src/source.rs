@@ -19,6 +19,16 @@ pub trait Source: Send + Sync {
     ///
     /// See [`SourceError`].
     async fn block(&self, cid: &Cid) -> Result<Bytes, SourceError>;
+
+    /// Some of these blocks, unverified, in one message; none where it knows no such message. What does not come is
+    /// asked for by itself.
+    ///
+    /// # Errors
+    ///
+    /// See [`SourceError`].
+    async fn blocks(&self, _cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, SourceError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Why a source gave no block.

@@ -287,6 +287,10 @@ impl Source for Gateway {
     async fn block(&self, cid: &Cid) -> Result<Bytes, SourceError> {
         self.fresh().await?.block(cid).await
     }
+
+    async fn blocks(&self, cids: &[Cid]) -> Result<Vec<(Cid, Bytes)>, SourceError> {
+        self.fresh().await?.blocks(cids).await
+    }
 }
 
 #[async_trait]
@@ -302,6 +306,17 @@ impl Sink for Gateway {
     async fn put(&self, cid: &Cid, bytes: Bytes) -> Result<(), SourceError> {
         let length = bytes.len() as u64;
         Sink::put(&self.fresh().await?, cid, bytes).await?;
+        self.bar.inc(length);
+        Ok(())
+    }
+
+    async fn absent(&self, cids: &[Cid]) -> Result<Vec<Cid>, SourceError> {
+        Sink::absent(&self.fresh().await?, cids).await
+    }
+
+    async fn put_many(&self, blocks: Vec<(Cid, Bytes)>) -> Result<(), SourceError> {
+        let length = blocks.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        Sink::put_many(&self.fresh().await?, blocks).await?;
         self.bar.inc(length);
         Ok(())
     }

@@ -95,6 +95,9 @@ const RULES: &[(&str, &str, Need)] = &[
     ("GET", "/ipfs/{cid}", ScopeOrNode(Scope::DataRead)),
     ("GET", "/ipfs/{cid}/{*path}", ScopeOrNode(Scope::DataRead)),
     ("PUT", "/ipfs/{cid}", ScopeOrNode(Scope::DataWrite)),
+    ("POST", "/ipfs/have", ScopeOrNode(Scope::DataWrite)),
+    ("POST", "/ipfs/want", ScopeOrNode(Scope::DataRead)),
+    ("POST", "/ipfs/blocks", ScopeOrNode(Scope::DataWrite)),
 ];
 
 /// The paths that can be read.

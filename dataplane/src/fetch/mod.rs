@@ -6,6 +6,7 @@
 mod run;
 mod turns;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::store::{Durable, Store, StoreError};
 use run::{Got, Run, Want};
 use turns::{Tried, Turns};
 
-/// Blocks on their way at once, unless told otherwise.
+/// Groups of blocks (a large one, or up to 128 small ones) on their way at once, unless told otherwise.
 const PARALLEL: usize = 8;
 /// Times every source is asked for a block while some fail in ways that may pass.
 const ROUNDS: u32 = 3;
@@ -99,6 +100,15 @@ impl From<StoreError> for FetchError {
     }
 }
 
+/// The block, if a good copy is here.
+fn found(store: &Store, cid: &Cid) -> Result<Option<Bytes>, StoreError> {
+    match store.get(cid) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Fetches `root` with the default limits and 8 blocks at a time.
 ///
 /// # Errors
@@ -121,7 +131,7 @@ impl Fetcher {
         self
     }
 
-    /// Keeps up to `blocks` (at least 1) on their way, each up to 2 MiB of memory.
+    /// Keeps up to `blocks` groups (at least 1) on their way: one large block, or small ones up to a few MiB.
     #[must_use]
     pub fn parallel(mut self, blocks: usize) -> Self {
         self.parallel = blocks.max(1);
@@ -146,13 +156,18 @@ impl Fetcher {
         let mut flight = FuturesUnordered::new();
         loop {
             while flight.len() < self.parallel {
-                let Some(want) = run.next() else { break };
-                flight.push(self.obtain(&turns, want));
+                let group = run.group();
+                if group.is_empty() {
+                    break;
+                }
+                flight.push(self.obtain(&turns, group));
             }
-            let Some(got) = flight.next().await else {
+            let Some(group) = flight.next().await else {
                 break;
             };
-            run.take(got?)?;
+            for got in group? {
+                run.take(got)?;
+            }
             if let Some(report) = &self.on_progress {
                 report(run.progress);
             }
@@ -166,19 +181,54 @@ impl Fetcher {
         Ok(Fetched { blocks: run.progress.blocks, banned: turns.banned(), ..run.fetched })
     }
 
-    /// One block: from the store if it is there and good, else from a source.
-    async fn obtain(&self, turns: &Turns, want: Want) -> Result<Got, FetchError> {
-        let (store, cid) = (self.store.clone(), want.cid);
-        match blocking(move || store.get(&cid)).await {
-            Ok(bytes) => {
-                return Ok(Got { want, node: dag::decode(&cid, bytes)?, fetched: None });
+    /// Blocks that are wanted together: from the store where they are there and good, else from a source.
+    async fn obtain(&self, turns: &Turns, wants: Vec<Want>) -> Result<Vec<Got>, FetchError> {
+        let (store, cids) = (self.store.clone(), wants.iter().map(|want| want.cid).collect::<Vec<_>>());
+        let there = blocking(move || cids.iter().map(|cid| found(&store, cid)).collect::<Result<Vec<_>, _>>()).await?;
+        let (mut got, mut absent) = (Vec::new(), Vec::new());
+        for (want, there) in wants.into_iter().zip(there) {
+            match there {
+                Some(bytes) => got.push(Got { want, node: dag::decode(&want.cid, bytes)?, fetched: None }),
+                None => absent.push(want),
             }
-            Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
-            Err(error) => return Err(error.into()),
         }
-        let bytes = self.ask(turns, cid).await?;
-        let fetched = Some(bytes.len() as u64);
-        Ok(Got { want, node: dag::decode(&cid, bytes)?, fetched })
+        let mut came = if absent.len() > 1 { self.ask_for_many(turns, &absent).await? } else { HashMap::new() };
+        for want in absent {
+            let bytes = match came.remove(&want.cid) {
+                Some(bytes) => bytes,
+                None => self.ask(turns, want.cid).await?,
+            };
+            let fetched = Some(bytes.len() as u64);
+            got.push(Got { want, node: dag::decode(&want.cid, bytes)?, fetched });
+        }
+        Ok(got)
+    }
+
+    /// Asks one source for many blocks at once, and keeps what came and was wanted. One that fails is asked block by
+    /// block, where its failures are told; one that lies is asked no more.
+    async fn ask_for_many(&self, turns: &Turns, wants: &[Want]) -> Result<HashMap<Cid, Bytes>, FetchError> {
+        let mut kept = HashMap::new();
+        let wanted: Vec<Cid> = wants.iter().map(|want| want.cid).collect();
+        let Some((index, source)) = turns
+            .order()
+            .filter(|index| !turns.is_out(*index))
+            .find_map(|index| self.sources.get(index).map(|source| (index, source)))
+        else {
+            return Ok(kept);
+        };
+        for (cid, bytes) in source.blocks(&wanted).await.unwrap_or_default() {
+            if !wanted.contains(&cid) || kept.contains_key(&cid) {
+                continue;
+            }
+            match self.keep(cid, bytes).await? {
+                Ok(good) => drop(kept.insert(cid, good)),
+                Err(found) => {
+                    turns.ban(index, BadBlock { cid, found, source: source.name() });
+                    break;
+                }
+            }
+        }
+        Ok(kept)
     }
 
     /// Asks source after source until one sends the block, and keeps it.

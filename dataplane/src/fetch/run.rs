@@ -7,6 +7,11 @@ use cid::Cid;
 use super::{FetchError, Fetched, Progress};
 use crate::dag::{DagError, FilePart, Kind, Limits, Node};
 
+/// Bytes of a group.
+const GROUP_BYTES: u64 = 1 << 20;
+/// What a file or folder counts whose size is not known yet.
+const UNKNOWN_BYTES: u64 = 8 << 10;
+
 /// A block to get, and what its parent says of it.
 #[derive(Clone, Copy)]
 pub(super) struct Want {
@@ -45,7 +50,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub fn next(&mut self) -> Option<Want> {
+    fn next(&mut self) -> Option<Want> {
         while let Some(want) = self.todo.pop() {
             if self.seen.insert((want.cid, want.piece)) {
                 return Some(want);
@@ -53,6 +58,17 @@ impl<'a> Run<'a> {
             self.progress.done_bytes = self.progress.done_bytes.saturating_add(want.piece.unwrap_or(0));
         }
         None
+    }
+
+    /// Wants that are worth one message: until they hold a mebibyte, as far as is known.
+    pub fn group(&mut self) -> Vec<Want> {
+        let (mut group, mut bytes) = (Vec::new(), 0);
+        while bytes < GROUP_BYTES {
+            let Some(want) = self.next() else { break };
+            bytes += want.piece.unwrap_or(UNKNOWN_BYTES);
+            group.push(want);
+        }
+        group
     }
 
     pub fn take(&mut self, got: Got) -> Result<(), FetchError> {

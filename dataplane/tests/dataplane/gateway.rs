@@ -1,5 +1,8 @@
 //! The gateway over a real socket.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::HeaderMap;
@@ -7,7 +10,10 @@ use axum::routing::get;
 use futures::stream;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use selion_dataplane::dag::{self, MAX_BLOCK};
-use selion_dataplane::{GatewayUrlError, HttpGateway, RAW_BLOCK, Source, SourceError, Store, gateway};
+use selion_dataplane::gateway::Uploader;
+use selion_dataplane::{
+    GatewayUrlError, HttpGateway, Limits, RAW_BLOCK, Source, SourceError, Store, fetch, gateway, push,
+};
 use tempfile::TempDir;
 
 use crate::support::{Server, block_file, damage, pattern, store};
@@ -189,4 +195,114 @@ fn an_address_with_a_password_is_refused_without_repeating_it() {
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
     assert!(matches!(HttpGateway::new("http://host", Some("a\nb")), Err(GatewayUrlError::BadToken)));
+}
+
+/// Counts requests on their way to a gateway.
+fn counted(store: &Store, seen: &Arc<AtomicUsize>) -> Router {
+    let seen = seen.clone();
+    gateway::router(store.clone()).layer(axum::middleware::from_fn(move |request, next: axum::middleware::Next| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        next.run(request)
+    }))
+}
+
+#[tokio::test]
+async fn many_small_files_go_and_come_in_few_requests() {
+    let (dir, here) = store();
+    let root = dir.path().join("small");
+    std::fs::create_dir(&root).unwrap();
+    for number in 0..3000 {
+        std::fs::write(root.join(format!("{number}.txt")), format!("the file of number {number}")).unwrap();
+    }
+    let began = std::time::Instant::now();
+    let cid = here.add_path(&root).unwrap();
+    let added = began.elapsed();
+    let ((_there_dir, there), seen) = (store(), Arc::default());
+    let server = Server::start(counted(&there, &seen)).await;
+    let gateway = HttpGateway::new(&server.url, None).unwrap();
+
+    let began = std::time::Instant::now();
+    let pushed = push(&here, &cid, &gateway).await.unwrap();
+    let sent = (began.elapsed(), seen.swap(0, Ordering::SeqCst));
+    assert_eq!((pushed.sent_blocks, pushed.present_blocks), (3001, 0));
+    there.stat(&cid, &Limits::default()).unwrap();
+    let again = push(&here, &cid, &gateway).await.unwrap();
+    assert_eq!((again.sent_blocks, again.present_blocks, seen.swap(0, Ordering::SeqCst)), (0, 3001, 13));
+
+    let (_back_dir, back) = store();
+    let began = std::time::Instant::now();
+    let fetched = fetch(&back, &cid, vec![Arc::new(gateway)]).await.unwrap();
+    let came = (began.elapsed(), seen.load(Ordering::SeqCst));
+    assert_eq!(fetched.fetched_blocks, 3001);
+    let began = std::time::Instant::now();
+    back.export(&cid, dir.path().join("out")).unwrap();
+    println!("3000 files: added {added:?}, sent {sent:?}, came {came:?}, laid out {:?}", began.elapsed());
+    assert!(sent.1 < 40 && came.1 < 40, "{sent:?} {came:?}");
+}
+
+#[tokio::test]
+async fn a_gateway_that_lies_in_a_message_of_many_is_caught_and_changes_nothing() {
+    let (dir, here) = store();
+    let root = dir.path().join("small");
+    std::fs::create_dir(&root).unwrap();
+    for number in 0..20 {
+        std::fs::write(root.join(format!("{number}")), format!("{number}")).unwrap();
+    }
+    let cid = here.add_path(&root).unwrap();
+    let honest = Server::start(gateway::router(here.clone())).await;
+    // Answers every question for many with a block of other bytes under a name that was asked for.
+    let liar = Router::new().route(
+        "/ipfs/want",
+        axum::routing::post(|body: String| async move {
+            let asked: serde_json::Value = serde_json::from_str(&body).unwrap();
+            let cid: selion_dataplane::Cid = asked["cids"][0].as_str().unwrap().parse().unwrap();
+            let name = cid.to_bytes();
+            let mut car = b"\x11\xa2eroots\x80gversion\x01".to_vec();
+            car.push(name.len() as u8 + 4);
+            car.extend(name);
+            car.extend(b"evil");
+            car
+        }),
+    );
+    let liar = Server::start(liar).await;
+    let gateway = |server: &Server| -> Arc<dyn Source> { Arc::new(HttpGateway::new(&server.url, None).unwrap()) };
+    let (_there_dir, there) = store();
+    let fetched = fetch(&there, &cid, vec![gateway(&liar), gateway(&honest)]).await.unwrap();
+    assert_eq!(fetched.fetched_blocks, 21);
+    there.stat(&cid, &Limits::default()).unwrap();
+    assert!(fetched.banned.iter().all(|bad| bad.source.starts_with(&liar.url)), "{:?}", fetched.banned);
+}
+
+#[tokio::test]
+async fn questions_and_messages_of_many_are_bounded() {
+    let pool = Pool::start().await;
+    let cid = dag::cid_of(b"x").to_string();
+    for body in ["", "[]", "{\"cids\": 7}", &serde_json::json!({ "cids": vec![cid; 1025] }).to_string()] {
+        for verb in ["have", "want"] {
+            let (status, code) = code(pool.ask(Method::POST, verb).body(body.to_owned())).await;
+            assert_eq!((status.as_u16(), code.as_str()), (422, "bad_cids"), "{verb}");
+        }
+    }
+    let (status, what) = code(pool.ask(Method::POST, "blocks").body("no car")).await;
+    assert_eq!((status.as_u16(), what.as_str()), (422, "not_car"));
+    let (status, what) = code(pool.ask(Method::POST, "blocks").body(vec![0; 7 << 20])).await;
+    assert_eq!((status.as_u16(), what.as_str()), (413, "block_too_large"));
+}
+
+#[tokio::test]
+async fn an_uploader_over_his_allowance_is_told_which_and_what_to_do() {
+    let (_dir, store) = store();
+    let owner = Uploader { owner: "alice".to_owned(), allowance: 1000 };
+    let server = Server::start(gateway::router(store.clone()).layer(axum::Extension(owner))).await;
+    let gateway = HttpGateway::new(&server.url, None).unwrap();
+    let put = async |bytes: &'static [u8]| gateway.put(&dag::cid_of(bytes), bytes.into()).await;
+    put(&[1; 900]).await.unwrap();
+    let error = put(&[2; 900]).await.unwrap_err();
+    assert!(matches!(error, SourceError::Refused { status: 413, .. }), "{error}");
+    for part in ["900 of the 1000 bytes", "remove a dataset"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let two = [(dag::cid_of(b"3"), "3".into()), (dag::cid_of(&[4; 900]), vec![4; 900].into())];
+    assert!(gateway.put_many(&two).await.is_err());
+    assert!(store.has(&dag::cid_of(b"3")) && !store.has(&dag::cid_of(&[4; 900])));
 }

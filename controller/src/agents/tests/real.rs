@@ -66,7 +66,7 @@ impl Real {
             log: log.clone(),
             store,
             secrets: Arc::new(Secrets::open(dir.path(), &POOL).unwrap()),
-            ipfs: Ipfs::new(content, None).unwrap(),
+            ipfs: Ipfs::new(content, None, false).unwrap(),
             clock: crate::wall_clock,
             on_claim: Box::new(|claim| panic!("nobody contradicts: {claim:?}")),
         };

@@ -21,7 +21,7 @@ pub(in crate::http) fn blocks(app: &App) -> Router {
 
 /// Says whose bytes an upload is, and how many he may have.
 async fn authenticated(State(app): State<App>, caller: Caller, mut request: Request, next: Next) -> Response {
-    if request.method() == Method::PUT {
+    if request.method() == Method::PUT || request.method() == Method::POST {
         request.extensions_mut().insert(storage::uploader(&app, caller));
     }
     next.run(request).await
@@ -40,7 +40,7 @@ pub(in crate::http) async fn link(
 
 /// The operations of the gateway, whose router is the data plane's own.
 #[derive(OpenApi)]
-#[openapi(paths(get_block, head_block, put_block))]
+#[openapi(paths(get_block, head_block, put_block, have_blocks, want_blocks, put_blocks))]
 pub(in crate::http) struct Described;
 
 /// One block by CID: `?format=raw` or `Accept: application/vnd.ipld.raw`. Verify it against the CID.
@@ -65,3 +65,40 @@ fn head_block() {}
     responses((status = 200, description = "It was here already"), (status = 201, description = "It is new here")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn put_block() {}
+
+/// CIDs of blocks: a question about many at once.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "describes a body that the data plane's router reads")]
+struct Cids {
+    /// At most 1024.
+    cids: Vec<String>,
+}
+
+/// Which of these blocks are not here.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "describes a body that the data plane's router writes")]
+struct Absent {
+    /// Of those asked about.
+    absent: Vec<String>,
+}
+
+/// Which of many blocks are not here.
+#[utoipa::path(post, path = "/ipfs/have", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
+    responses((status = 200, description = "Those of which no good copy is here", body = Absent)))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn have_blocks() {}
+
+/// Many blocks at once, as a CAR of version 1. Verify each against its CID; ask again for those that did not come.
+#[utoipa::path(post, path = "/ipfs/want", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
+    responses((status = 200, description = "Those that are here, in order, until some 4 MiB are reached", body = Vec<u8>,
+        content_type = "application/vnd.ipld.car")))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn want_blocks() {}
+
+/// Gives the pool many blocks at once, as a CAR of version 1 of at most 1024 blocks and 6 MiB. The first that is not
+/// taken ends it; those before it stay.
+#[utoipa::path(post, path = "/ipfs/blocks", tag = "datasets", security(("bearer" = [])),
+    request_body(content = Vec<u8>, content_type = "application/vnd.ipld.car"),
+    responses((status = 201, description = "All of them are here")))]
+#[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
+fn put_blocks() {}

@@ -129,7 +129,7 @@ impl Pool {
         let secrets = Arc::new(Secrets::open(dir, &POOL).unwrap());
         let logs = Logs::open(dir, Limits::default()).unwrap();
         let content = selion_dataplane::Store::open(dir.join("content")).unwrap();
-        let ipfs = Ipfs::new(content.clone(), None).unwrap();
+        let ipfs = Ipfs::new(content.clone(), None, false).unwrap();
         let links = agents::Parts {
             log: log.clone(),
             store: store.clone(),
