@@ -254,7 +254,7 @@ async fn start_edges(
             tracing::error!(%error, "the chain is not followed any more; restart the controller");
         }
     });
-    tasks.spawn(crate::http::storage::collect(app.content.clone(), stop.clone()));
+    tasks.spawn(http::storage::collect(app.content.clone(), stop.clone()));
     let (hub, hub_stop) = (app.hub.clone(), stop.clone());
     tasks.spawn(async move { hub.run(hub_stop).await });
     let (hub, log) = (app.hub.clone(), app.log.clone());

@@ -107,7 +107,7 @@ async fn the_same_bytes_brought_by_another_account_find_no_one_in_the_log() {
     assert_eq!(leased.status.as_u16(), 201, "{}", leased.text());
     let his = upload(&pool, &bob, bytes).await.json();
     assert_eq!(his["cid"], hers["cid"]);
-    let tag = |dataset: &serde_json::Value| dataset["tag"].as_str().unwrap().trim_start_matches("0x").to_owned();
+    let tag = |dataset: &Value| dataset["tag"].as_str().unwrap().trim_start_matches("0x").to_owned();
     let entries = pool.get("", "/v1/log/entries").await.text();
     assert!(entries.contains(&tag(&hers)), "the log names her dataset by her tag");
     assert!(!entries.contains(&tag(&his)), "his tag finds her");
