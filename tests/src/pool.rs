@@ -11,6 +11,9 @@ use tempfile::TempDir;
 use crate::chain::Chain;
 use crate::process::{Part, run, until};
 
+/// What makes the allowance of a caller larger than any test's need.
+const NO_LIMIT: &str = "requests_per_minute = 1000000\n";
+
 /// A chain with a pool's contracts on it. Controllers and agents are started as a test needs them.
 pub struct Pool {
     #[expect(dead_code, reason = "stopped when dropped, before its folder goes")]
@@ -67,6 +70,19 @@ impl Pool {
         PoolId { chain_id: self.contracts.chain_id, controller: self.contracts.at.controller }
     }
 
+    /// Starts a controller with the limits that it has by default, at a free port, and waits until it answers.
+    ///
+    /// # Errors
+    ///
+    /// It does not come up.
+    pub async fn controller_limited(&self, data_dir: &Path) -> Result<Controller> {
+        let args = self.controller_args(data_dir, "127.0.0.1:0")?;
+        let file = self.path("controller.toml");
+        let limited = std::fs::read_to_string(&file)?.replace(NO_LIMIT, "");
+        std::fs::write(&file, limited)?;
+        self.serve(args).await
+    }
+
     /// The command line of a controller of this pool with its data in `data_dir`.
     ///
     /// # Errors
@@ -75,9 +91,8 @@ impl Pool {
     pub fn controller_args(&self, data_dir: &Path, listen: &str) -> Result<Vec<String>> {
         let file = self.path("controller.toml");
         // Short intervals: nothing here is about waiting.
-        let toml = "poll_ms = 20\nrequests_per_minute = 1000000\nclaim_ms = 100\nanchor_ms = 500\n\
-                    [policy]\nvoucher_ms = 200\n";
-        std::fs::write(&file, toml)?;
+        let toml = "poll_ms = 20\nclaim_ms = 100\nanchor_ms = 500\n[policy]\nvoucher_ms = 200\n";
+        std::fs::write(&file, format!("{NO_LIMIT}{toml}"))?;
         let shown = |path: &Path| path.display().to_string();
         Ok(vec![
             "controller".into(),
@@ -113,6 +128,10 @@ impl Pool {
     pub async fn controller_with(&self, data_dir: &Path, listen: &str, more: &[&str]) -> Result<Controller> {
         let mut args = self.controller_args(data_dir, listen)?;
         args.extend(more.iter().map(ToString::to_string));
+        self.serve(args).await
+    }
+
+    async fn serve(&self, args: Vec<String>) -> Result<Controller> {
         let mut part = Part::start(self.home(), "controller", args)?;
         let ready = part.said("ready").await?;
         let address = ready["address"].as_str().context("an address")?.to_owned();
