@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Desired, LogSource, MemberEvent, Peer};
 use selion_api::slice::Sandbox;
-use selion_api::{Account, NodeSpec, Reason};
+use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::Signer;
 use selion_dataplane::Store;
 use tokio::sync::{mpsc, watch};
@@ -20,7 +20,7 @@ use crate::error::AgentError;
 use crate::event::Event;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::keys;
-use crate::link::{Heads, Inbound, Link};
+use crate::link::{Authority, Inbound, Link};
 use crate::logs::Logs;
 use crate::member::{self, Shared};
 use crate::member_key::MemberKey;
@@ -107,8 +107,15 @@ fn check(config: &Config) -> Result<(), AgentError> {
     if config.ports == 0 || config.port_base.checked_add(config.ports - 1).is_none() {
         return fault("port_base and ports name no range of ports up to 65535");
     }
-    if config.address.is_empty() {
-        return fault("address is empty; give the host name or IP at which other nodes reach this one");
+    if !words::is_host(&config.address) {
+        return fault(
+            "address is no host name and no IP; give the one at which other nodes reach this one, without a port",
+        );
+    }
+    for (what, name) in [("region", &config.region), ("rack", &config.rack)] {
+        if !words::is_name(name) {
+            return fault(&format!("{what} is no name; use at most 64 printable ASCII characters"));
+        }
     }
     Ok(())
 }
@@ -148,7 +155,7 @@ pub async fn run(
     let link = Link {
         url: config.controller.clone(),
         pool: config.pool,
-        heads: Heads::new(config.chain_rpc.clone()),
+        authority: Authority::new(config.chain_rpc.clone()),
         spec: node.spec.clone(),
         book: Arc::clone(&node.book),
         logs: logs.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Fence, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
-use selion_api::{Account, Amount, Hash32, LeaseId, NodeId};
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
@@ -52,6 +52,8 @@ pub enum Claim {
 pub trait Core: Send + Sync + 'static {
     /// Enters an input; resolves after the commit. Inputs enter in the order in which the futures are first polled.
     async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError>;
+    /// Enters inputs in this order, all or none; resolves after the commit.
+    async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError>;
     /// Shows the committed State.
     fn state(&self, read: &mut dyn FnMut(&State));
     /// Every batch committed from now on.
@@ -72,6 +74,8 @@ pub trait Core: Send + Sync + 'static {
     fn token(&self, node: NodeId) -> Result<GatewayToken, CoreError>;
     /// 32 random bytes for a challenge.
     fn nonce(&self) -> Result<Hash32, CoreError>;
+    /// The authority's signature over a digest, by EIP-191: what makes a welcome or a desired state one.
+    fn sign(&self, digest: &Hash32) -> Signature;
     /// An agent contradicts this controller's right to decide; see [`Claim`] for what is proof and what is word.
     fn contradicted(&self, claim: Claim);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures::Stream;
-use selion_api::agent::MAX_MESSAGE;
+use selion_api::agent::MAX_TO_CONTROLLER;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::LogLine;
@@ -54,8 +54,8 @@ impl Hub {
     pub fn upgrade(&self, upgrade: WebSocketUpgrade) -> Response {
         let hub = self.clone();
         upgrade
-            .max_message_size(MAX_MESSAGE)
-            .max_frame_size(MAX_MESSAGE)
+            .max_message_size(MAX_TO_CONTROLLER)
+            .max_frame_size(MAX_TO_CONTROLLER)
             .on_upgrade(move |socket| async move { hub.accept(socket).await })
     }
 

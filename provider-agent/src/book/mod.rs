@@ -5,7 +5,7 @@
 //!   node.key           signs reports; its address is the node's id      0600
 //!   provider.key       owns the stake, unless the owner keeps it elsewhere
 //!   outbox             reports that the log may not have yet
-//!   marks.json         pool, highest fence, highest head
+//!   marks.json         pool, authority, highest fence, highest head
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
 //! ```
@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use selion_api::Account;
 use selion_api::agent::{Desired, Fence, Head, SignedHead, SignedVoucher};
 use selion_api::commit::PoolId;
 
@@ -193,7 +194,19 @@ impl Book {
         self.marks().clone()
     }
 
-    /// Accepts `pool` if the state belongs to it or, so far, to none.
+    /// Whether the state belongs to `pool` or, so far, to none.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::OtherPool`].
+    pub fn fits_pool(&self, pool: PoolId) -> Result<(), BookError> {
+        match self.marks().pool {
+            Some(had) if had != pool => Err(BookError::OtherPool { had, got: pool }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Binds the state to `pool`, if it belongs to it or, so far, to none.
     ///
     /// # Errors
     ///
@@ -207,7 +220,21 @@ impl Book {
         }
     }
 
-    /// Checks that `desired` comes from a controller that may still decide, and remembers its fence on disk.
+    /// Remembers on disk who signs in `epoch`, as the chain said, for times when the chain is silent.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`].
+    pub fn remember_authority(&self, epoch: u32, authority: Account) -> Result<(), BookError> {
+        let mut marks = self.marks();
+        if marks.authority.is_some_and(|(had, _)| had >= epoch) {
+            return Ok(());
+        }
+        marks.update(&self.dir.join("marks.json"), |marks| marks.authority = Some((epoch, authority)))
+    }
+
+    /// Checks that `desired`, which the authority signed, comes from a controller that may still decide, and remembers its
+    /// fence on disk.
     ///
     /// # Errors
     ///

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use selion_api::agent::{Fence, MemberEvent, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
-use selion_api::{Account, Amount, Hash32, LeaseId, NodeId};
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Answer, Input, Outcome, State, Touched};
 use tokio::sync::{Semaphore, broadcast};
 
 use super::super::core::{Claim, Core, CoreError, GatewayToken};
+use super::key::Key;
 use crate::sequencer::{Batch, Position, Step, SubmitError};
 
+/// Number of the authority's key.
+pub(super) const AUTHORITY: u8 = 1;
 pub(super) const OURS: Fence = Fence { epoch: 1, term: 2 };
 
 pub(super) struct Fake {
@@ -89,7 +92,7 @@ impl Fake {
             })],
             head: SignedHead {
                 head: selion_api::agent::Head { size: state.next_seq, root: head, digest: head, fence: OURS },
-                signature: selion_api::Signature::ZERO,
+                signature: Signature::ZERO,
             },
         };
         drop(self.batches.send(Arc::new(batch)));
@@ -132,6 +135,19 @@ impl Core for Fake {
         self.apply(&input);
         let state = self.state.lock().unwrap();
         Ok(Arc::new(Step { seq: state.next_seq, at_ms: state.now, input, outcome: outcome(Touched::default()) }))
+    }
+
+    async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError> {
+        self.entered.lock().unwrap().extend(inputs.iter().cloned());
+        let permit = self.commits.acquire().await;
+        permit.map_err(|_| SubmitError::Stopped)?.forget();
+        for input in &inputs {
+            self.apply(input);
+        }
+        let mut state = self.state.lock().unwrap();
+        state.next_seq += 1;
+        let step = |input| Step { seq: state.next_seq, at_ms: state.now, input, outcome: outcome(Touched::default()) };
+        Ok(inputs.into_iter().map(|input| Arc::new(step(input))).collect())
     }
 
     fn state(&self, read: &mut dyn FnMut(&State)) {
@@ -180,6 +196,10 @@ impl Core for Fake {
         let mut nonces = self.nonces.lock().unwrap();
         *nonces += 1;
         Ok(Hash32([*nonces; 32]))
+    }
+
+    fn sign(&self, digest: &Hash32) -> Signature {
+        Key::new(AUTHORITY).sign(digest)
     }
 
     fn contradicted(&self, claim: Claim) {
