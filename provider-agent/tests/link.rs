@@ -586,3 +586,56 @@ async fn an_agent_that_was_never_told_who_decides_obeys_nobody() {
     assert!(!state.path().join("marks.json").exists());
     agent.stop.cancel();
 }
+
+/// Runs `test` where `dir` is a file system of its own of so many MiB. False where this user may not mount.
+fn on_a_disk_of(mib: u32, dir: &Path, test: impl Future<Output = ()> + Send) -> bool {
+    use nix::mount::{MsFlags, mount};
+    let run = move || {
+        // A mount namespace is a thread's own, and its children's.
+        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).is_err() {
+            return false;
+        }
+        let (none, size) = (None::<&str>, format!("size={mib}m"));
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        mount(none, dir, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).unwrap();
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);
+        true
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+#[test]
+fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() {
+    let state = tempfile::tempdir().unwrap();
+    let test = async {
+        let mut controller = Controller::start().await;
+        let agent = start(&controller, state.path());
+        let mut link = controller.greet(0).await;
+        let spec = link.spec().clone();
+        let honest = assignment(&spec, 1, "while :; do sleep 0.05; done");
+        let script = "dd if=/dev/zero of=$HOME/fill bs=64k 2>/dev/null; while :; do sleep 0.05; done";
+        let filler = Assignment { gpus: vec![spec.gpus[1].gpu], ..assignment(&spec, 2, script) };
+        link.want(1, vec![honest.clone(), filler.clone()]).await;
+        for _ in 0..4 {
+            link.report().await;
+        }
+        link.want(2, vec![started(&honest), started(&filler)]).await;
+        let mut ended = link.report().await;
+        while ended.event == MemberEvent::Running {
+            ended = link.report().await;
+        }
+        let MemberEvent::Exited { code, .. } = ended.event else { panic!("{ended:?}") };
+        assert_eq!((ended.lease.seq, code), (2, 153), "the renter's own end, not the owner's stop");
+        assert!(ended.metered_ms > 0, "what ran is billed");
+        assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("disk is full")), "{:?}", link.logs);
+        // The other one runs on, and its end can be kept and told.
+        agent.stop.cancel();
+        let last = link.report().await;
+        assert_eq!((last.lease.seq, last.event), (1, MemberEvent::Stopped { outputs: None }));
+        link.send(ToAgent::Ack { seq: last.seq }).await;
+        timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    };
+    if !on_a_disk_of(24, state.path(), test) {
+        println!("skipped: this user may not mount a file system");
+    }
+}

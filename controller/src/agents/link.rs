@@ -295,7 +295,10 @@ impl Session<'_> {
             }
             ToController::VoucherStored { renter, cumulative } => {
                 let provider = self.handle.provider;
-                core.voucher_stored(renter, provider, cumulative).await?;
+                if let Err(error) = core.voucher_stored(renter, provider, cumulative).await {
+                    // It is sent again with the next link, and stored again.
+                    warn!(node = %self.handle.node, %error, "a voucher's delivery could not be noted");
+                }
                 Ok(())
             }
         }

@@ -6,6 +6,7 @@
 //!   provider.key       owns the stake, unless the owner keeps it elsewhere
 //!   outbox             reports that the log may not have yet
 //!   marks.json         pool, authority, highest fence, highest head
+//!   reserve            room for the two above when a lease has filled the disk
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
 //! ```
@@ -13,10 +14,13 @@
 mod journal;
 mod marks;
 mod outbox;
+mod reserve;
 mod vouchers;
 
 pub use marks::Marks;
-pub use outbox::{Outbox, OutboxError};
+pub use outbox::{Outbox, OutboxError, is_last};
+use reserve::Reserve;
+pub(crate) use reserve::is_full;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -100,6 +104,7 @@ pub struct Book {
     node: Signer,
     marks: std::sync::Mutex<Marks>,
     outbox: Outbox,
+    reserve: Reserve,
     /// Held for the life of the agent.
     _lock: nix::fcntl::Flock<File>,
 }
@@ -126,6 +131,7 @@ impl Book {
             node: Signer::open_or_create(&dir.join("node.key"))?,
             marks: std::sync::Mutex::new(Marks::read(&dir.join("marks.json"))?),
             outbox: Outbox::open(&dir.join("outbox"))?,
+            reserve: Reserve::open(&dir.join(RESERVE)),
             dir: dir.to_owned(),
             _lock: lock,
         };
@@ -148,6 +154,13 @@ impl Book {
             fs::set_permissions(&folder, Permissions::from_mode(mode)).map_err(|source| at(&folder, source))?;
         }
         Ok(())
+    }
+
+    /// Takes the room of the reserve again, after it was used.
+    pub(crate) fn refill(&self) {
+        if let Err(error) = self.reserve.fill() {
+            tracing::warn!(%error, "the agent's reserve on the disk cannot be taken again");
+        }
     }
 
     /// Its folder.
@@ -290,6 +303,9 @@ impl Book {
     }
 }
 
+/// File of the reserve, beside those that it is for.
+const RESERVE: &str = "reserve";
+
 /// Makes `dir` and lets nobody but its owner in.
 ///
 /// # Errors
@@ -307,14 +323,15 @@ fn at(path: &Path, source: io::Error) -> BookError {
 /// Replaces the file at `path` whole or not at all, and survives a power cut on return.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), BookError> {
     let beside = path.with_extension("new");
-    let written = File::create(&beside)
-        .and_then(|mut file| {
-            file.set_permissions(Permissions::from_mode(0o600))?;
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()));
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    let written = Reserve::at(path.with_file_name(RESERVE)).with_room(write);
     written.map_err(|source| at(path, source))
 }
 

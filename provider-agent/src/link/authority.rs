@@ -13,7 +13,7 @@ use selion_contracts::{BlockTag, Pool, PoolError, Rpc};
 use tokio::time::timeout;
 
 use super::LinkError;
-use crate::book::Book;
+use crate::book::{Book, BookError};
 use crate::error::chain;
 
 /// Longest wait for the chain while a link is greeted; a controller waits 10 s for the hello.
@@ -146,7 +146,14 @@ impl Authority {
         if recover_text(&head.head.digest_to_sign(&pool).0, &head.signature) != Some(authority) {
             return Err(LinkError::NotSigned { what: "a log head", fence });
         }
-        Ok(book.see_head(head)?)
+        match book.see_head(head) {
+            // A head more or less is no reason to leave the link: a later one is kept.
+            Err(BookError::Io { path, source }) => {
+                tracing::warn!(size, path = %path.display(), %source, "a head is not kept");
+                Ok(())
+            }
+            other => Ok(other?),
+        }
     }
 
     /// The authority of the fence's epoch, if it made the signature and no final block gave its place to another.

@@ -1,6 +1,7 @@
 //! A controller that notes what is entered and commits when it is told to.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(super) struct Fake {
     pub stored: Mutex<Vec<(Account, Account, Amount)>>,
     pub claims: Mutex<Vec<Claim>>,
     pub nonces: Mutex<u8>,
+    /// Commits fail, as on a full disk.
+    pub full: AtomicBool,
     batches: broadcast::Sender<Arc<Batch>>,
 }
 
@@ -49,6 +52,7 @@ impl Fake {
             stored: Mutex::default(),
             claims: Mutex::default(),
             nonces: Mutex::default(),
+            full: AtomicBool::new(false),
             batches: broadcast::Sender::new(64),
         })
     }
@@ -98,6 +102,11 @@ impl Fake {
         drop(self.batches.send(Arc::new(batch)));
     }
 
+    fn is_writable(&self) -> Result<(), SubmitError> {
+        let full = self.full.load(Ordering::SeqCst);
+        if full { Err(SubmitError::Unavailable("disk is full".into())) } else { Ok(()) }
+    }
+
     fn apply(&self, input: &Input) -> Option<()> {
         let mut state = self.state.lock().unwrap();
         state.next_seq += 1;
@@ -129,6 +138,7 @@ fn outcome(touched: Touched) -> Outcome {
 #[async_trait::async_trait]
 impl Core for Fake {
     async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError> {
+        self.is_writable()?;
         self.entered.lock().unwrap().push(input.clone());
         let permit = self.commits.acquire().await;
         permit.map_err(|_| SubmitError::Stopped)?.forget();
@@ -138,6 +148,7 @@ impl Core for Fake {
     }
 
     async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError> {
+        self.is_writable()?;
         self.entered.lock().unwrap().extend(inputs.iter().cloned());
         let permit = self.commits.acquire().await;
         permit.map_err(|_| SubmitError::Stopped)?.forget();

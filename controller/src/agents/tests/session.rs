@@ -1,5 +1,6 @@
 //! A link after its welcome.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -14,6 +15,7 @@ use selion_market::Input;
 use selion_market::state::Progress;
 
 use super::super::counts::Bad;
+use super::super::liveness::{SWEEP, Sweeper};
 use super::agent::{Agent, report, signed};
 use super::fake::{AUTHORITY, OURS};
 use super::key::Key;
@@ -207,6 +209,62 @@ async fn a_node_that_comes_and_goes_enters_the_log_a_bounded_number_of_times() {
         world.core.state.lock().unwrap().nodes.get_mut(&world.key.node()).unwrap().linked = false;
     }
     assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 20);
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_an_agent_neither_its_link_nor_a_report() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    world.core.full.store(true, Ordering::SeqCst);
+    for seq in 1..=3 {
+        agent.send(&signed(&world.key, report(&world.key, seq, END))).await;
+    }
+    // Two questions are asked and answered meanwhile: the link is up.
+    for _ in 0..2 {
+        let nonce = question(&mut agent).await;
+        agent.send(&ToController::Echo { nonce }).await;
+    }
+    assert_eq!((reports(&world), last_seq(&world)), (0, 0));
+    world.core.full.store(false, Ordering::SeqCst);
+    loop {
+        match agent.next().await {
+            Some(ToAgent::Ack { seq: 3 }) => break,
+            Some(_) => {}
+            None => panic!("the link closed"),
+        }
+    }
+    assert_eq!((reports(&world), last_seq(&world)), (3, 3));
+    assert!(world.core.losses().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_back_while_the_disk_is_full_is_welcome() {
+    let world = World::start().await;
+    drop(Agent::link(&world).await);
+    world.core.full.store(true, Ordering::SeqCst);
+    drop(Agent::link(&world).await);
+}
+
+#[tokio::test]
+async fn nodes_that_went_while_the_disk_was_full_get_the_time_that_they_have_after_a_start() {
+    let world = World::start().await;
+    drop(Agent::link(&world).await);
+    world.core.full.store(true, Ordering::SeqCst);
+    let mut now = tokio::time::Instant::now();
+    let mut sweeper = Sweeper::new(now);
+    let mut sweeps = async |count: u32, now: &mut tokio::time::Instant| {
+        for _ in 0..count {
+            *now += SWEEP;
+            sweeper.sweep(world.hub.inner(), *now).await;
+        }
+    };
+    sweeps(100, &mut now).await;
+    world.core.full.store(false, Ordering::SeqCst);
+    sweeps(4, &mut now).await;
+    assert!(world.core.losses().is_empty(), "not at the moment at which the disk is free");
+    sweeps(100, &mut now).await;
+    assert_eq!(world.core.losses().len(), 1, "but one that does not come back");
 }
 
 #[tokio::test]
