@@ -1,5 +1,6 @@
 //! What the links need from the rest of the controller.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ pub trait Core: Send + Sync + 'static {
     async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError>;
     /// Enters inputs in this order, all or none; resolves after the commit.
     async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError>;
-    /// Shows the committed State.
-    fn state(&self, read: &mut dyn FnMut(&State));
+    /// The committed State. Nothing is committed while this is held, so it is held across no wait.
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_>;
     /// Every batch committed from now on.
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>>;
     /// What is committed now.
@@ -81,8 +82,6 @@ pub trait Core: Send + Sync + 'static {
 }
 
 /// Reads one value from the committed State.
-pub(super) fn read<R>(core: &dyn Core, mut ask: impl FnMut(&State) -> R) -> Option<R> {
-    let mut answer = None;
-    core.state(&mut |state| answer = Some(ask(state)));
-    answer
+pub(super) fn read<R>(core: &dyn Core, ask: impl FnOnce(&State) -> R) -> R {
+    ask(&core.state())
 }

@@ -24,12 +24,8 @@ pub(super) async fn desired(
     pool: &PoolId,
     node: NodeId,
     cache: &mut WorkCache,
-) -> Result<Option<SignedDesired>, CoreError> {
-    let Some((fence, generation, bare)) =
-        read(core, |state| (state.fence, state.next_seq, bare_assignments(state, node)))
-    else {
-        return Ok(None);
-    };
+) -> Result<SignedDesired, CoreError> {
+    let (fence, generation, bare) = read(core, |state| (state.fence, state.next_seq, bare_assignments(state, node)));
     cache.0.retain(|held, _| bare.iter().any(|one| one.commitment == *held));
     let mut assignments = Vec::with_capacity(bare.len());
     let mut bytes = ENVELOPE;
@@ -59,7 +55,7 @@ pub(super) async fn desired(
         assignments.push(assignment);
     }
     let desired = Desired { node, fence, generation, assignments };
-    Ok(Some(SignedDesired { signature: core.sign(&desired.digest_to_sign(pool)), desired }))
+    Ok(SignedDesired { signature: core.sign(&desired.digest_to_sign(pool)), desired })
 }
 
 /// Everything but salt and work, members to be started before those to be prepared.

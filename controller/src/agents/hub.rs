@@ -81,7 +81,7 @@ impl Hub {
                     if round.is_multiple_of(SLOW) {
                         inner.nudge_all(HEAD);
                         let core = inner.core.as_ref();
-                        inner.logs.tend(|lease| read(core, |state| is_live(state, lease)).unwrap_or(true));
+                        inner.logs.tend(|lease| read(core, |state| is_live(state, lease)));
                     }
                     if round.is_multiple_of(TRIM) {
                         inner.logs.trim();
@@ -115,7 +115,7 @@ impl Hub {
     /// come; ends when the lease has ended and all its lines were given.
     pub fn logs(&self, lease: LeaseId, from: u64) -> impl Stream<Item = (u64, LogLine)> + Send + use<> {
         let core = self.inner.core.as_ref();
-        let live = read(core, |state| is_live(state, lease)).unwrap_or(false);
+        let live = read(core, |state| is_live(state, lease));
         self.inner.logs.follow(lease, from, live)
     }
 

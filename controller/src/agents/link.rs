@@ -45,7 +45,6 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
         Ok((handle, welcome)) => {
             let last_seq = welcome.last_seq;
             let rtt_us = read(inner.core.as_ref(), |state| state.nodes.get(&handle.node).and_then(|node| node.rtt_us));
-            let rtt_us = rtt_us.flatten();
             let mut session = Session {
                 inner: &inner,
                 handle: &handle,
@@ -92,10 +91,7 @@ async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     };
     hello::check_words(&inner.pool, &nonce, &said).map_err(End::Refused)?;
     let SignedHello { hello: said, .. } = said;
-    let stands = read(inner.core.as_ref(), |state| hello::check_standing(state, &said));
-    stands
-        .unwrap_or(Err(Refused::new(Reason::NodeNotSchedulable, "the log cannot be read now")))
-        .map_err(End::Refused)?;
+    read(inner.core.as_ref(), |state| hello::check_standing(state, &said)).map_err(End::Refused)?;
     check_pace(inner, said.spec.node, |arrivals, now| arrivals.hellos.try_take(now))?;
     check_promises(inner, &said).await?;
     Ok(said)
@@ -130,7 +126,7 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
     if let Some(head) = &said.head {
         let ours = core.root_at(head.head.size).await?;
         let signed = read(core, |state| hello::head_is_signed(state, &inner.pool, head));
-        hello::check_head(said.spec.node, head, ours, signed == Some(true)).map_err(|(refused, claim)| {
+        hello::check_head(said.spec.node, head, ours, signed).map_err(|(refused, claim)| {
             error!(node = %said.spec.node, proof = claim.is_some(), "{}", refused.detail);
             if let Some(claim) = claim {
                 core.contradicted(*claim);
@@ -152,7 +148,7 @@ async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End
     let gate = inner.registry.gate(node);
     let held = gate.lock().await;
     let has_link = read(inner.core.as_ref(), |state| state.has_link(&said.spec, said.last_seq));
-    if has_link != Some(true) {
+    if !has_link {
         check_pace(inner, node, |arrivals, now| arrivals.links.try_take(now))?;
         let linked = Input::Linked { spec: said.spec, last_seq: said.last_seq };
         let step = inner.core.submit(linked).await?;
@@ -169,7 +165,7 @@ async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End
     drop(held);
     inner.counts.linked();
     let fence = inner.core.position().fence;
-    Ok((handle, Welcome { node, challenge, fence, last_seq: last_seq.unwrap_or(0) }))
+    Ok((handle, Welcome { node, challenge, fence, last_seq }))
 }
 
 /// What came of it; never, if nothing is on its way.
@@ -399,13 +395,12 @@ impl Session<'_> {
     /// Is it of a member that the node holds, in its present run?
     fn holds(&self, chunk: &LogChunk) -> bool {
         let node = self.handle.node;
-        let held = read(self.inner.core.as_ref(), |state| {
+        read(self.inner.core.as_ref(), |state| {
             let lease = state.leases.get(&chunk.lease);
             lease
                 .and_then(|lease| lease.members.get(usize::from(chunk.member)))
                 .is_some_and(|member| member.node == node && member.attempt == chunk.attempt)
-        });
-        held == Some(true)
+        })
     }
 
     fn count_outputs(&self, kept: Kept) {
@@ -418,9 +413,8 @@ impl Session<'_> {
     /// Sends what is due.
     async fn look(&mut self, due: u8) -> Result<(), End> {
         let core = self.inner.core.as_ref();
-        if due & DESIRED != 0
-            && let Some(all) = desired(core, &self.inner.pool, self.handle.node, &mut self.works).await?
-        {
+        if due & DESIRED != 0 {
+            let all = desired(core, &self.inner.pool, self.handle.node, &mut self.works).await?;
             self.wire.send(&ToAgent::Desired(all)).await?;
         }
         if due & VOUCHERS != 0 {

@@ -47,7 +47,6 @@ impl Sweeper {
             let linked = state.nodes.iter().filter(|(_, node)| node.linked);
             linked.map(|(id, _)| *id).collect::<Vec<_>>()
         });
-        let nodes = nodes.unwrap_or_default();
         for link in inner.registry.links() {
             if nodes.binary_search(&link.node).is_err() {
                 close_unlinked(inner, &link);
@@ -80,7 +79,7 @@ impl Sweeper {
             let node = state.nodes.get(&node)?;
             node.linked.then_some(node.last_seq)
         });
-        let Some(last_seq) = last_seq.flatten().filter(|_| self.is_lost(inner, node, now)) else {
+        let Some(last_seq) = last_seq.filter(|_| self.is_lost(inner, node, now)) else {
             return Entered::Not;
         };
         warn!(%node, last_seq, "node fell silent; entering it as lost");
@@ -115,7 +114,7 @@ fn close_unlinked(inner: &Inner, link: &Handle) {
     let gate = inner.registry.gate(link.node);
     let Ok(_held) = gate.try_lock() else { return };
     let linked = read(inner.core.as_ref(), |state| state.nodes.get(&link.node).is_some_and(|node| node.linked));
-    if linked == Some(false) {
+    if !linked {
         link.close(None);
     }
 }

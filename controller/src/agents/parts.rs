@@ -1,5 +1,6 @@
 //! [`Core`] over the real parts: sequencer, store and secrets.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,8 +48,8 @@ impl Core for Parts {
         self.log.submit_all(inputs).await
     }
 
-    fn state(&self, read: &mut dyn FnMut(&State)) {
-        self.log.read(read);
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_> {
+        Box::new(self.log.state())
     }
 
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>> {

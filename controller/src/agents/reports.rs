@@ -72,7 +72,7 @@ impl<'a> Reports<'a> {
     pub(super) fn take(&mut self, signed: SignedReport, now: Instant) -> Option<Bad> {
         self.heard = signed.report.seq;
         let known = read(self.core, |state| worth(state, &signed.report));
-        let worth = known.unwrap_or(Err(Bad::Unassigned)).and_then(|()| self.is_due(&signed.report, now));
+        let worth = known.and_then(|()| self.is_due(&signed.report, now));
         match worth {
             Ok(()) => self.wait(signed),
             Err(cause) => return Some(cause),

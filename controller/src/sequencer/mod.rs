@@ -6,7 +6,8 @@ mod load;
 mod tests;
 mod writer;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::commit::{PoolId, Work};
@@ -110,6 +111,17 @@ struct View {
     state: State,
     head: Option<SignedHead>,
     levels: Levels,
+}
+
+/// A look at the committed State.
+struct Committed<'a>(RwLockReadGuard<'a, View>);
+
+impl Deref for Committed<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0.state
+    }
 }
 
 /// What is entered together: in one commit, in this order, or not at all.
@@ -217,6 +229,11 @@ impl Sequencer {
     #[must_use]
     pub fn watch_writable(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.trouble.clone()
+    }
+
+    /// The committed State. Nothing is committed while this is held, so it is held across no wait.
+    pub fn state(&self) -> impl Deref<Target = State> + '_ {
+        Committed(self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads the committed State.

@@ -1,6 +1,7 @@
 //! A controller that notes what is entered and commits when it is told to.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -161,8 +162,8 @@ impl Core for Fake {
         Ok(inputs.into_iter().map(|input| Arc::new(step(input))).collect())
     }
 
-    fn state(&self, read: &mut dyn FnMut(&State)) {
-        read(&self.state.lock().unwrap());
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_> {
+        Box::new(self.state.lock().unwrap())
     }
 
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>> {
