@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::{Desired, Fence, SignedVoucher, ToController};
-use selion_api::{Account, Address, NodeSpec, Reason};
+use selion_api::{Address, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
