@@ -26,8 +26,6 @@ pub const SILENCE_MS: u64 = 2_000;
 pub const MAX_MESSAGE: usize = 1 << 20;
 /// Largest message to a controller in bytes, of whatever kind; see [`ToController::most_bytes`].
 pub const MAX_TO_CONTROLLER: usize = 256 << 10;
-/// Most GPUs of one member, and so of one report: the largest machines sold have 16.
-pub const MAX_MEMBER_GPUS: usize = 16;
 
 /// Who may decide: compared in order, the higher wins. *epoch* is on chain, *term* in the controller's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
@@ -442,7 +440,7 @@ impl ToController {
         Some(match kind {
             // A spec with every profile of every GPU.
             0 => 128 << 10,
-            // Numbers, up to MAX_MEMBER_GPUS GPUs and a profile's name.
+            // Numbers, the GPUs of one member and a profile's name.
             2 => 1 << 10,
             // Lines as an agent cuts them into chunks.
             3 => MAX_TO_CONTROLLER,

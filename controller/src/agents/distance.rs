@@ -141,8 +141,8 @@ mod tests {
         // A slow answer alone changes nothing; when all of them are slow, the node is farther.
         assert_eq!(fresh(calm.into_iter().chain([90_000; 7])), [8_192]);
         assert_eq!(fresh(calm.into_iter().chain([90_000; 9])), [8_192, round_up(90_000)]);
-        assert_eq!(fresh(calm.into_iter().chain([6_850])), [8_192], "one step nearer is none");
-        assert_eq!(fresh(calm.into_iter().chain([4_000])), [8_192, 4_096]);
+        assert_eq!(fresh(calm.into_iter().chain([6_850; 5])), [8_192], "one step nearer is none");
+        assert_eq!(fresh(calm.into_iter().chain([4_000; 5])), [8_192, 4_096]);
         assert_eq!(fresh([8_000, 8_000, 8_000, 8_000, 4_000]), [8_192], "nearer only after a minute");
     }
 
@@ -159,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_answers_late_and_early_in_turn_enters_two_measures_in_a_hundred_seconds_at_most() {
+    fn an_agent_that_answers_late_and_early_in_turn_enters_two_measures_a_minute_at_most() {
         let swing = (0_u64..720).map(|at| if at % 16 < 8 { 500_000 } else { 2_000 });
-        assert!(fresh(swing).len() <= 72, "in an hour");
+        assert!(fresh(swing).len() <= 120, "in an hour");
     }
 }

@@ -8,10 +8,10 @@ use axum::extract::ws::WebSocket;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use selion_api::agent::{
-    Hello, LINK_VERSION, LogChunk, MAX_MEMBER_GPUS, Report, SignedHello, SignedReport, SignedWelcome, ToAgent,
-    ToController, Welcome,
+    Hello, LINK_VERSION, LogChunk, Report, SignedHello, SignedReport, SignedWelcome, ToAgent, ToController, Welcome,
 };
 use selion_api::commit::signing_digest;
+use selion_api::lease::MAX_GPUS;
 use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
 use selion_contracts::signer::recover_text;
 use selion_market::{Answer, Input};
@@ -326,8 +326,8 @@ impl Session<'_> {
         let SignedReport { report, signature } = signed;
         let node = self.handle.node;
         let refuse = |cause, reason, detail| Err((cause, Refused::new(reason, detail)));
-        if report.gpus.len() > MAX_MEMBER_GPUS {
-            let detail = format!("a report of {} GPUs, where {MAX_MEMBER_GPUS} are the most", report.gpus.len());
+        if report.gpus.len() > usize::from(MAX_GPUS) {
+            let detail = format!("a report of {} GPUs, where {MAX_GPUS} are the most", report.gpus.len());
             return refuse(Bad::Malformed, Reason::BadRequest, detail);
         }
         if report.node != node {

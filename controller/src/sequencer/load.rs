@@ -74,7 +74,7 @@ pub async fn refold(store: &Store) -> Result<(), StoreError> {
         pending.write(&mut tx, &loaded.state).await?;
     }
     let have = rows::digests(&mut tx).await?;
-    let other: Vec<_> = have.iter().filter(|(table, digest)| had.get(*table) != Some(digest)).map(|at| at.0).collect();
+    let other: Vec<_> = have.iter().filter(|(table, digest)| had.get(*table) != Some(*digest)).map(|at| at.0).collect();
     if other.is_empty() {
         return Ok(()); // the transaction is rolled back
     }
