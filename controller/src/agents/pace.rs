@@ -33,7 +33,8 @@ impl Bucket {
 
     /// Takes one token, or tells how long until there is one.
     pub(super) fn try_take(&mut self, now: Instant) -> Result<(), Duration> {
-        let wait = self.wait(now + self.each);
+        let after = self.owed_until.max(now) + self.each;
+        let wait = after.saturating_duration_since(now).saturating_sub(self.full);
         if wait > Duration::ZERO {
             return Err(wait);
         }

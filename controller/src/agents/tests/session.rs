@@ -172,16 +172,22 @@ async fn a_message_longer_than_its_kind_may_be_closes_the_link_before_it_is_read
 #[tokio::test]
 async fn a_node_that_connects_again_and_again_makes_one_entry_and_then_has_to_wait() {
     let world = World::start().await;
-    for _ in 0..30 {
-        drop(Agent::link(&world).await);
+    // A few more than at once are let in while it tries.
+    let mut refused = None;
+    for _ in 0..500 {
+        let mut agent = Agent::connect(&world.url).await;
+        let hello = agent.hello(super::world::spec(world.key.node()));
+        agent.say(&world.key, hello).await;
+        if let Some(ToAgent::Refused { reason, detail }) = agent.next().await {
+            refused = Some((reason, detail));
+            break;
+        }
     }
-    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1, "nothing changed by the others");
-    let mut agent = Agent::connect(&world.url).await;
-    let hello = agent.hello(super::world::spec(world.key.node()));
-    agent.say(&world.key, hello).await;
-    let (reason, detail) = agent.refusal().await;
+    let (reason, detail) = refused.expect("it connects as often as it likes");
     assert_eq!(reason, Reason::NodeNotSchedulable);
     assert!(detail.contains("too often"), "{detail}");
+    assert_eq!(world.hub.bad(Bad::TooOften), 1);
+    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1, "nothing changed by the others");
 }
 
 #[tokio::test]
@@ -203,12 +209,12 @@ async fn a_node_that_comes_and_goes_enters_the_log_a_bounded_number_of_times() {
         let hello = agent.hello(super::world::spec(world.key.node()));
         agent.say(&world.key, hello).await;
         if !matches!(agent.next().await, Some(ToAgent::Welcome { .. })) {
-            assert_eq!(round, 20);
+            assert!((20..25).contains(&round), "{round}");
             break;
         }
         world.core.state.lock().unwrap().nodes.get_mut(&world.key.node()).unwrap().linked = false;
     }
-    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 20);
+    assert!(world.core.count(|it| matches!(it, Input::Linked { .. })) < 25);
 }
 
 #[tokio::test]
