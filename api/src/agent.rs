@@ -16,14 +16,16 @@ use crate::reason::Reason;
 use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, TimeMs};
 
-/// Version of these messages; both sides refuse another.
-pub const LINK_VERSION: u16 = 1;
+/// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
+pub const LINK_VERSION: u16 = 2;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
 /// A node that was silent for this long is lost, in milliseconds.
 pub const SILENCE_MS: u64 = 2_000;
-/// Largest message in bytes.
+/// Largest message to an agent in bytes: the desired state of a node with many members.
 pub const MAX_MESSAGE: usize = 1 << 20;
+/// Largest message to a controller in bytes, of whatever kind; see [`ToController::most_bytes`].
+pub const MAX_TO_CONTROLLER: usize = 256 << 10;
 
 /// Who may decide: compared in order, the higher wins. *epoch* is on chain, *term* in the controller's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
@@ -124,6 +126,8 @@ pub struct Hello {
     pub version: u16,
     /// The controller's nonce, given back.
     pub nonce: Hash32,
+    /// The agent's own nonce, which the [`Welcome`] must carry: an older welcome proves nothing.
+    pub challenge: Hash32,
     /// The machine.
     pub spec: NodeSpec,
     /// Highest fence this agent obeyed.
@@ -141,6 +145,37 @@ pub struct SignedHello {
     pub hello: Hello,
     /// By the node key.
     pub signature: Signature,
+}
+
+/// The controller's answer to a hello. Only the authority's signature makes it one: what follows on the link is obeyed
+/// because of it.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Welcome {
+    /// Who is welcome.
+    pub node: NodeId,
+    /// [`Hello::challenge`], given back.
+    pub challenge: Hash32,
+    /// Under which fence the controller decides.
+    pub fence: Fence,
+    /// Sequence number of the last report that the log has.
+    pub last_seq: u64,
+}
+
+/// A welcome with the authority's signature.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct SignedWelcome {
+    /// The welcome.
+    pub welcome: Welcome,
+    /// By the authority of the fence's epoch, over [`Welcome::digest_to_sign`].
+    pub signature: Signature,
+}
+
+impl Welcome {
+    /// The 32 bytes that the authority signs (EIP-191).
+    #[must_use]
+    pub fn digest_to_sign(&self, pool: &PoolId) -> Hash32 {
+        signing_digest(pool, "welcome", self)
+    }
 }
 
 /// How far an assignment should be.
@@ -202,12 +237,31 @@ pub struct Assignment {
 /// All that a node should hold.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Desired {
+    /// Which node. Another node's desired state is nobody's order.
+    pub node: NodeId,
     /// Who decided. An agent refuses a lower fence than it has seen.
     pub fence: Fence,
     /// Rises with every change under one fence; an older one is ignored.
     pub generation: u64,
     /// Everything this node should hold.
     pub assignments: Vec<Assignment>,
+}
+
+/// A desired state with the authority's signature: an agent obeys nothing else.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct SignedDesired {
+    /// What the node should hold.
+    pub desired: Desired,
+    /// By the authority of the fence's epoch, over [`Desired::digest_to_sign`].
+    pub signature: Signature,
+}
+
+impl Desired {
+    /// The 32 bytes that the authority signs (EIP-191).
+    #[must_use]
+    pub fn digest_to_sign(&self, pool: &PoolId) -> Hash32 {
+        signing_digest(pool, "desired", self)
+    }
 }
 
 /// What happened to a member.
@@ -247,7 +301,7 @@ pub enum MemberEvent {
 pub struct Report {
     /// Who states it.
     pub node: NodeId,
-    /// Counts the node's reports from 1, without gaps.
+    /// Counts the node's reports from 1, without gaps. The log has those that concern what the node holds.
     pub seq: u64,
     /// The fence under which the node acts.
     pub fence: Fence,
@@ -378,6 +432,26 @@ pub enum ToController {
     } = 6,
 }
 
+impl ToController {
+    /// Most bytes of a message that begins with this byte; `None` if there is no such kind. A kind that a stranger can
+    /// send at will has no more room than an honest agent needs.
+    #[must_use]
+    pub fn most_bytes(kind: u8) -> Option<usize> {
+        Some(match kind {
+            // A spec with every profile of every GPU.
+            0 => 128 << 10,
+            // Numbers, the GPUs of one member and a profile's name.
+            2 => 1 << 10,
+            // Lines as an agent cuts them into chunks.
+            3 => MAX_TO_CONTROLLER,
+            // A CID and what was left out, by name.
+            4 => 16 << 10,
+            1 | 5 | 6 => 128,
+            _ => return None,
+        })
+    }
+}
+
 /// From the controller.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[borsh(use_discriminant = true)]
@@ -396,13 +470,13 @@ pub enum ToAgent {
     Welcome {
         /// Bearer token for the content gateway.
         token: String,
-        /// Sequence number of the last report that the log has.
-        last_seq: u64,
+        /// The authority's word that it is the one who answers.
+        signed: SignedWelcome,
         /// The newest signed head, if there is one.
         head: Option<SignedHead>,
     } = 1,
     /// All that the node should hold.
-    Desired(Desired) = 2,
+    Desired(SignedDesired) = 2,
     /// Reports up to this number are in the log.
     Ack {
         /// Sequence number.

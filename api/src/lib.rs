@@ -20,6 +20,7 @@ pub mod reason;
 pub mod rest;
 pub mod slice;
 pub mod unit;
+pub mod words;
 
 pub use id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 pub use lease::{LeaseRequest, MemberWant};

@@ -1,5 +1,6 @@
 //! What is printed: tables for people, JSON for programs. Results go to stdout, everything else to stderr.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
@@ -61,6 +62,8 @@ impl Output {
         if rows.is_empty() {
             return empty.to_owned();
         }
+        let rows: Vec<[String; N]> =
+            rows.into_iter().map(|row| row.map(|cell| printable(&cell).into_owned())).collect();
         let mut table = Table::new();
         table.set_header(head).add_rows(&rows);
         // Some terminals do not know their width.
@@ -103,15 +106,34 @@ impl Output {
             let _ = if on_stdout { writeln!(std::io::stdout(), "{text}") } else { writeln!(stderr, "{text}") };
             return;
         }
-        let _ = writeln!(stderr, "error: {} [{}]", body.detail, body.code);
+        let _ = writeln!(stderr, "error: {} [{}]", lines(&body.detail), body.code);
         for error in &body.errors {
-            let _ = writeln!(stderr, "  {}: {}", error.pointer, error.detail);
+            let _ = writeln!(stderr, "  {}: {}", printable(&error.pointer), lines(&error.detail));
         }
         if let Some(near) = &body.nearest {
             let _ = writeln!(stderr, "  nearest: {}", nearest(near));
         }
         let _ = writeln!(stderr, "  next: {}", body.suggestion);
     }
+}
+
+/// The text as a terminal may be given it: what would move a cursor, change a title or end the line is shown as an escape.
+/// For everything that somebody else wrote.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    // Beside control characters: marks that turn the direction of writing, and line separators of Unicode.
+    let hidden = |char: char| {
+        char.is_control() || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let escape = |char: char| if hidden(char) { char.escape_default().to_string() } else { char.to_string() };
+    Cow::Owned(text.chars().map(escape).collect())
+}
+
+/// Several lines, each as [`printable`].
+fn lines(text: &str) -> String {
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// The candidate that came closest, and by how much it missed, in the unit of its reason.
@@ -151,6 +173,16 @@ pub fn line(text: &str) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_somebody_else_wrote_cannot_move_the_cursor_or_end_the_line() {
+        assert_eq!(printable("H100 80GB, caf\u{e9}"), "H100 80GB, caf\u{e9}");
+        assert_eq!(printable("\u{1b}]0;owned\u{7}a\nb\rc\u{202e}"), "\\u{1b}]0;owned\\u{7}a\\nb\\rc\\u{202e}");
+        let output = Output { format: Format::Table, plain: true };
+        let text = output.table(["REGION"], vec![["eu\u{1b}[2J\n0 attacker".into()]], "none");
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
 
     #[test]
     fn a_plain_table_has_no_borders_and_keeps_long_words_whole() {

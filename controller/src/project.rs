@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use selion_api::agent::Peer;
 use selion_api::lease::LeaseState;
 use selion_api::rest;
-use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
+use selion_api::{Account, Amount, LeaseId, NodeId, Reason, words};
 use selion_market::Pocket;
 use selion_market::state::{Lease, Node, State};
 
@@ -87,7 +87,7 @@ fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
 #[must_use]
 pub fn address(state: &State, node: NodeId, port: u16) -> String {
     let host = state.nodes.get(&node).and_then(|node| node.spec.as_ref()).map_or("", |spec| spec.address.as_str());
-    format!("{host}:{port}")
+    words::host_port(host, port)
 }
 
 /// Where the members of a lease reach each other.

@@ -136,6 +136,7 @@ pub async fn run(
         log: log.clone(),
         store: store.clone(),
         secrets: secrets.clone(),
+        sign: Box::new(text_signer(keys.clone())),
         clock: wall_clock,
         ipfs: ipfs.clone(),
         on_claim: on_claim(core.clone()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Desired, LogSource, MemberEvent, Peer};
 use selion_api::slice::Sandbox;
-use selion_api::{Account, NodeSpec, Reason};
+use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::Signer;
 use selion_dataplane::Store;
 use tokio::sync::{mpsc, watch};
@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::book::{Book, BookError};
 use crate::config::{Config, GpuSource};
+use crate::disk;
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::keys;
-use crate::link::{Heads, Inbound, Link};
+use crate::link::{Authority, Inbound, Link};
 use crate::logs::Logs;
 use crate::member::{self, Shared};
 use crate::member_key::MemberKey;
@@ -107,8 +108,23 @@ fn check(config: &Config) -> Result<(), AgentError> {
     if config.ports == 0 || config.port_base.checked_add(config.ports - 1).is_none() {
         return fault("port_base and ports name no range of ports up to 65535");
     }
-    if config.address.is_empty() {
-        return fault("address is empty; give the host name or IP at which other nodes reach this one");
+    if !words::is_host(&config.address) {
+        return fault(
+            "address is no host name and no IP; give the one at which other nodes reach this one, without a port",
+        );
+    }
+    for (what, url) in [("controller", &config.controller), ("chain node", &config.chain_rpc)] {
+        if selion_client::is_exposed(url) && !config.insecure {
+            return fault(&format!(
+                "the {what} at {url} is reached without TLS beyond this machine: whoever is on the way could give this \
+                 node orders; use an https:// address (docs/operator.md says how to set one up), or --insecure"
+            ));
+        }
+    }
+    for (what, name) in [("region", &config.region), ("rack", &config.rack)] {
+        if !words::is_name(name) {
+            return fault(&format!("{what} is no name; use at most 64 printable ASCII characters"));
+        }
     }
     Ok(())
 }
@@ -148,7 +164,7 @@ pub async fn run(
     let link = Link {
         url: config.controller.clone(),
         pool: config.pool,
-        heads: Heads::new(config.chain_rpc.clone()),
+        authority: Authority::new(config.chain_rpc.clone()),
         spec: node.spec.clone(),
         book: Arc::clone(&node.book),
         logs: logs.clone(),
@@ -267,9 +283,12 @@ impl Agent {
         mut inbound: mpsc::Receiver<Inbound>,
         stop: &CancellationToken,
     ) -> Result<(), AgentError> {
+        let mut looks = tokio::time::interval(disk::EVERY);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
+                _ = looks.tick() => self.watch_disk().await,
                 message = inbound.recv() => match message {
                     Some(Inbound::Desired(desired)) => self.take(desired).await?,
                     Some(Inbound::Voucher(voucher)) => {
@@ -284,6 +303,35 @@ impl Agent {
                     self.pass().await?;
                 }
             }
+        }
+    }
+
+    /// Ends the member that has filled the disk, if one has. One at a time: its end makes room.
+    async fn watch_disk(&mut self) {
+        let leases = self.shared.leases.clone();
+        let running: Vec<MemberKey> = self.told.keys().copied().collect();
+        let found = crate::staging::blocking(move || {
+            let room = disk::Room::at(&leases)?;
+            let largest = if room.is_short() { disk::largest(&leases, &running, room) } else { None };
+            Ok::<_, std::io::Error>((room, largest))
+        });
+        match found.await {
+            Ok((room, None)) if room.is_ample() => {
+                let book = Arc::clone(&self.book);
+                crate::staging::blocking(move || book.refill()).await;
+            }
+            Ok((_, Some((key, bytes)))) if self.shared.reporter.evict(key) => {
+                let line = format!(
+                    "the node's disk is full, and this member has written most of it ({} MiB): it is ended with code {}",
+                    bytes >> 20,
+                    disk::EXIT_CODE
+                );
+                tracing::warn!(member = %key, bytes, "a member has filled the disk; it is ended");
+                self.shared.logs.push(key, LogSource::Agent, line);
+                self.order(key, Order::Stop);
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "how full the disk is cannot be read"),
         }
     }
 

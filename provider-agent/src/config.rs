@@ -51,6 +51,9 @@ pub struct Config {
     pub stake: u64,
     /// Sends the owner's calls through the pool's controller even where the account has gas. Without gas it is tried anyway.
     pub relay: bool,
+    /// Takes a controller and a chain node without TLS beyond this machine. Whoever is on the way can read tokens, commands
+    /// and data then, and name himself the pool's authority.
+    pub insecure: bool,
     /// On a development chain: give the provider's account gas and tokens.
     pub dev_fund: bool,
 }
@@ -79,6 +82,7 @@ impl Default for Config {
             sandbox_helper: None,
             stake: 0,
             relay: false,
+            insecure: false,
             dev_fund: false,
         }
     }

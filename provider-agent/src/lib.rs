@@ -11,6 +11,7 @@ mod agent;
 pub mod book;
 mod config;
 mod courier;
+mod disk;
 mod doctor;
 mod earnings;
 mod error;

@@ -1,10 +1,14 @@
 //! From an event to a signed report on disk.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
+use selion_api::commit::PoolId;
 
-use crate::book::{Book, OutboxError};
+use crate::book::{Book, Outbox, OutboxError, is_last};
+use crate::disk;
 use crate::event::{Event, word};
 use crate::keys;
 use crate::member_key::MemberKey;
@@ -29,11 +33,37 @@ pub enum ReportError {
 pub(crate) struct Reporter {
     book: Arc<Book>,
     on_event: OnEvent,
+    /// Members that are being ended because they filled the disk.
+    evicted: Arc<Mutex<BTreeSet<MemberKey>>>,
 }
+
+/// A full disk is tried again after this long, and at most this often: meanwhile whoever filled it is ended.
+const FULL: (Duration, u32) = (Duration::from_millis(500), 120);
 
 impl Reporter {
     pub(crate) fn new(book: Arc<Book>, on_event: OnEvent) -> Self {
-        Self { book, on_event }
+        Self { book, on_event, evicted: Arc::default() }
+    }
+
+    /// The stop of this member is its own doing: it will be stated as its command's end with
+    /// [`disk::EXIT_CODE`], not as a stop by the node's owner. False if that was said before.
+    pub(crate) fn evict(&self, member: MemberKey) -> bool {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(member)
+    }
+
+    /// What is stated of a stop, if the member was evicted.
+    fn judged(&self, member: MemberKey, event: MemberEvent) -> MemberEvent {
+        let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            MemberEvent::Stopped { outputs } if evicted.remove(&member) => {
+                MemberEvent::Exited { code: disk::EXIT_CODE, outputs }
+            }
+            last if is_last(&last) => {
+                evicted.remove(&member);
+                last
+            }
+            other => other,
+        }
     }
 
     /// States `event` about the member of `assignment`; on return the statement is on disk and on its way.
@@ -64,11 +94,27 @@ impl Reporter {
         let seen = self.book.seen();
         let pool = seen.pool.ok_or(ReportError::NoPool)?;
         report.fence = seen.fence;
+        report.event = self.judged(MemberKey::of_report(&report), report.event);
         let told = Event::Member {
             member: MemberKey::of_report(&report),
             what: word(&report.event),
             metered_ms: report.metered_ms,
         };
+        let mut tries = 0;
+        while let Err(error) = self.keep(pool, report.clone(), outputs.clone()).await {
+            if !Outbox::is_full(&error) || tries == FULL.1 {
+                return Err(error.into());
+            }
+            tries += 1;
+            tracing::warn!(tries, "the disk is full: a report cannot be kept; trying again");
+            tokio::time::sleep(FULL.0).await;
+        }
+        (self.on_event)(told);
+        Ok(())
+    }
+
+    /// Has the report signed and on disk.
+    async fn keep(&self, pool: PoolId, report: Report, outputs: Option<Outputs>) -> Result<(), OutboxError> {
         let book = Arc::clone(&self.book);
         blocking(move || {
             book.outbox().add(report, outputs, |report| {
@@ -76,8 +122,52 @@ impl Reporter {
                 Ok(SignedReport { report: report.clone(), signature: signature.map_err(|error| error.to_string())? })
             })
         })
-        .await?;
-        (self.on_event)(told);
-        Ok(())
+        .await
+        .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selion_api::{Address, LeaseId, NodeId, Slot};
+
+    use super::*;
+
+    fn stopped(lease: u64) -> Report {
+        Report {
+            node: NodeId([1; 20]),
+            seq: 0,
+            fence: Default::default(),
+            lease: LeaseId { seq: lease, index: 0 },
+            attempt: 0,
+            member: 0,
+            gpus: Vec::new(),
+            slot: Slot::Whole,
+            event: MemberEvent::Stopped { outputs: None },
+            metered_ms: 9,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_stop_of_a_member_that_filled_the_disk_is_stated_as_its_commands_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let book = Arc::new(Book::open(dir.path()).unwrap());
+        book.pin_pool(PoolId { chain_id: 1, controller: Address([7; 20]) }).unwrap();
+        let reporter = Reporter::new(Arc::clone(&book), Arc::new(drop));
+        let key = MemberKey::of_report(&stopped(1));
+        assert!(reporter.evict(key) && !reporter.evict(key), "said once");
+        reporter.make(stopped(1), None).await.unwrap();
+        reporter.make(stopped(2), None).await.unwrap();
+        let events: Vec<MemberEvent> =
+            book.outbox().after(0).into_iter().map(|(_, messages)| event(&messages)).collect();
+        let own = MemberEvent::Exited { code: disk::EXIT_CODE, outputs: None };
+        assert_eq!(events, [own, MemberEvent::Stopped { outputs: None }]);
+    }
+
+    fn event(messages: &[selion_api::agent::ToController]) -> MemberEvent {
+        match messages {
+            [selion_api::agent::ToController::Report(signed)] => signed.report.event.clone(),
+            other => panic!("{other:?}"),
+        }
     }
 }

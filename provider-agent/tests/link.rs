@@ -1,6 +1,8 @@
 //! The whole agent against a controller of this test's own: real sockets, real processes, real content.
 #![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +10,13 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::routing::any;
+use common::{FENCE, POOL};
 use selion_agent::{AgentError, Config, Event, GpuSource};
 use selion_api::agent::{
-    Assignment, Desired, Fence, Hello, LINK_VERSION, LogChunk, LogSource, MemberEvent, Phase, Report, ToAgent,
-    ToController,
+    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
 };
-use selion_api::commit::{PoolId, Work, salted, signing_digest};
-use selion_api::{Address, GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_api::commit::{Work, salted, signing_digest};
+use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_contracts::signer::recover_text;
 use selion_dataplane::{Cid, Store, gateway};
 use tempfile::TempDir;
@@ -24,7 +26,6 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([7; 20]) };
 
 fn helper() -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -67,8 +68,8 @@ impl Controller {
         let signer = recover_text(&digest.0, &signed.signature).unwrap();
         assert_eq!(signer.0, signed.hello.spec.node.0, "signed by the node it names");
         assert_eq!(signed.hello.nonce, nonce);
+        linked.send(common::welcome(&common::authority(), &signed.hello, last_seq)).await;
         linked.hello = Some(signed.hello);
-        linked.send(ToAgent::Welcome { token: "token".into(), last_seq, head: None }).await;
         linked
     }
 }
@@ -153,15 +154,14 @@ impl Linked {
     }
 
     async fn want(&mut self, generation: u64, assignments: Vec<Assignment>) {
-        self.send(ToAgent::Desired(Desired { fence: FENCE, generation, assignments })).await;
+        let node = self.spec().node;
+        self.send(common::desired(&common::authority(), node, FENCE, generation, assignments)).await;
     }
 
     fn lines(&self, source: LogSource) -> Vec<&str> {
         self.logs.iter().filter(|(from, _)| *from == source).map(|(_, line)| line.as_str()).collect()
     }
 }
-
-const FENCE: Fence = Fence { epoch: 1, term: 5 };
 
 struct Agent {
     stop: CancellationToken,
@@ -170,8 +170,15 @@ struct Agent {
 }
 
 fn start(controller: &Controller, state: &Path) -> Agent {
+    common::knows_the_authority(state);
+    start_with(controller, state)
+}
+
+/// An agent on this state, whatever it knows. Its chain is silent.
+fn start_with(controller: &Controller, state: &Path) -> Agent {
     let config = Config {
         controller: controller.url.clone(),
+        chain_rpc: "http://127.0.0.1:1".into(),
         pool: Some(POOL.controller),
         state_dir: state.to_owned(),
         gpus: GpuSource::Simulated { models: vec!["A100 80GB".into(); 2] },
@@ -491,8 +498,8 @@ async fn what_must_not_run_does_not_and_its_place_is_free_again() {
     assert_eq!(link.report().await.event, MemberEvent::Ready);
     // An older generation and a lower fence change nothing; the latter ends the link.
     link.want(1, vec![]).await;
-    link.send(ToAgent::Desired(Desired { fence: Fence { epoch: 1, term: 4 }, generation: 99, assignments: vec![] }))
-        .await;
+    let lower = Fence { epoch: 1, term: 4 };
+    link.send(common::desired(&common::authority(), spec.node, lower, 99, vec![])).await;
     while link.next().await.is_some() {}
     let mut link = controller.greet(0).await;
     assert_eq!(link.hello.as_ref().unwrap().fence, FENCE);
@@ -506,4 +513,129 @@ async fn what_must_not_run_does_not_and_its_place_is_free_again() {
         }
     }
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+/// What a stranger at the controller's address says to the next agent that connects.
+async fn stranger(controller: &mut Controller, by: &selion_contracts::Signer) -> (Linked, Hello) {
+    let socket = timeout(PATIENCE, controller.sockets.recv()).await.unwrap().unwrap();
+    let mut link = Linked { socket, hello: None, logs: Vec::new(), outputs: None };
+    link.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
+    let ToController::Hello(signed) = link.next().await.unwrap() else { panic!("the hello comes first") };
+    link.send(common::welcome(by, &signed.hello, u64::MAX)).await;
+    (link, signed.hello)
+}
+
+fn marks(state: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(state.join("marks.json")).unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_at_the_controllers_address_is_not_obeyed_and_leaves_no_trace() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let before = marks(state.path());
+    let key = selion_contracts::Signer::from_bytes(&[6; 32]).unwrap();
+    let (mut link, hello) = stranger(&mut controller, &key).await;
+    let ran = state.path().join("ran");
+    let script = format!("touch {}", ran.display());
+    let member = started(&assignment(&hello.spec, 1, &script));
+    // The link may be closed already: a welcome that nobody signed is the end of it.
+    let said = borsh::to_vec(&common::desired(&key, hello.spec.node, FENCE, 1, vec![member])).unwrap();
+    drop(link.socket.send(Message::Binary(said.into())).await);
+    while link.next().await.is_some() {}
+    assert_eq!(marks(state.path()), before, "neither fence nor pool of a stranger is kept");
+    // The true controller is obeyed at once, and the numbers of reports go on from its own.
+    let mut link = controller.greet(0).await;
+    assert_eq!(link.hello.as_ref().unwrap().fence, Fence::default());
+    let member = assignment(&link.spec().clone(), 2, "true");
+    link.want(1, vec![member]).await;
+    let report = link.report().await;
+    assert_eq!((report.seq, report.event), (1, MemberEvent::Accepted));
+    assert!(!ran.exists());
+    agent.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_desired_state_that_the_authority_did_not_sign_ends_the_link_and_its_fence_is_not_kept() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let highest = Fence { epoch: u32::MAX, term: u64::MAX };
+    let stranger = selion_contracts::Signer::from_bytes(&[6; 32]).unwrap();
+    for (by, fence) in [(stranger, FENCE), (common::authority(), highest)] {
+        let mut link = controller.greet(0).await;
+        let node = link.spec().node;
+        link.send(common::desired(&by, node, fence, 1, vec![])).await;
+        while link.next().await.is_some() {}
+        assert_eq!(marks(state.path())["fence"]["epoch"], 0);
+    }
+    let mut link = controller.greet(0).await;
+    link.want(1, vec![assignment(&link.spec().clone(), 2, "true")]).await;
+    assert_eq!(link.report().await.fence, FENCE);
+    agent.stop.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_was_never_told_who_decides_obeys_nobody() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start_with(&controller, state.path());
+    let (mut link, _) = stranger(&mut controller, &common::authority()).await;
+    while link.next().await.is_some() {}
+    assert!(!state.path().join("marks.json").exists());
+    agent.stop.cancel();
+}
+
+/// Runs `test` where `dir` is a file system of its own of so many MiB. False where this user may not mount.
+fn on_a_disk_of(mib: u32, dir: &Path, test: impl Future<Output = ()> + Send) -> bool {
+    use nix::mount::{MsFlags, mount};
+    let run = move || {
+        // A mount namespace is a thread's own, and its children's.
+        if nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).is_err() {
+            return false;
+        }
+        let (none, size) = (None::<&str>, format!("size={mib}m"));
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+        mount(none, dir, Some("tmpfs"), MsFlags::empty(), Some(size.as_str())).unwrap();
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(test);
+        true
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+}
+
+#[test]
+fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() {
+    let state = tempfile::tempdir().unwrap();
+    let test = async {
+        let mut controller = Controller::start().await;
+        let agent = start(&controller, state.path());
+        let mut link = controller.greet(0).await;
+        let spec = link.spec().clone();
+        let honest = assignment(&spec, 1, "while :; do sleep 0.05; done");
+        let script = "dd if=/dev/zero of=$HOME/fill bs=64k 2>/dev/null; while :; do sleep 0.05; done";
+        let filler = Assignment { gpus: vec![spec.gpus[1].gpu], ..assignment(&spec, 2, script) };
+        link.want(1, vec![honest.clone(), filler.clone()]).await;
+        for _ in 0..4 {
+            link.report().await;
+        }
+        link.want(2, vec![started(&honest), started(&filler)]).await;
+        let mut ended = link.report().await;
+        while ended.event == MemberEvent::Running {
+            ended = link.report().await;
+        }
+        let MemberEvent::Exited { code, .. } = ended.event else { panic!("{ended:?}") };
+        assert_eq!((ended.lease.seq, code), (2, 153), "the renter's own end, not the owner's stop");
+        assert!(ended.metered_ms > 0, "what ran is billed");
+        assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("disk is full")), "{:?}", link.logs);
+        // The other one runs on, and its end can be kept and told.
+        agent.stop.cancel();
+        let last = link.report().await;
+        assert_eq!((last.lease.seq, last.event), (1, MemberEvent::Stopped { outputs: None }));
+        link.send(ToAgent::Ack { seq: last.seq }).await;
+        timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    };
+    if !on_a_disk_of(24, state.path(), test) {
+        println!("skipped: this user may not mount a file system");
+    }
 }

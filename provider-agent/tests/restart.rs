@@ -2,30 +2,33 @@
 //! test's own.
 #![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
+mod common;
+
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use common::{FENCE, POOL};
 use futures::{SinkExt, StreamExt};
 use selion_agent::{Config, GpuSource};
-use selion_api::agent::{Assignment, Desired, Fence, LINK_VERSION, MemberEvent, Phase, Report, ToAgent, ToController};
-use selion_api::commit::{PoolId, Work};
-use selion_api::{Address, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_api::agent::{Assignment, LINK_VERSION, MemberEvent, Phase, Report, ToAgent, ToController};
+use selion_api::commit::Work;
+use selion_api::{Hash32, LeaseId, NodeSpec, Reason, Slot};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([7; 20]) };
-const FENCE: Fence = Fence { epoch: 1, term: 5 };
 
 /// An agent as a process, killed by SIGKILL when dropped.
 struct Agent(Child);
 
 impl Agent {
     fn start(controller: &TcpListener, dir: &Path) -> Self {
+        common::knows_the_authority(&dir.join("state"));
         let config = Config {
+            chain_rpc: "http://127.0.0.1:1".into(),
             controller: format!("http://{}", controller.local_addr().unwrap()),
             pool: Some(POOL.controller),
             state_dir: dir.join("state"),
@@ -64,8 +67,8 @@ impl Linked {
         let mut linked = Self { socket, spec: None, metered_ms: 0 };
         linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
         let ToController::Hello(signed) = linked.next().await else { panic!("the hello comes first") };
+        linked.send(common::welcome(&common::authority(), &signed.hello, last_seq)).await;
         linked.spec = Some(signed.hello.spec);
-        linked.send(ToAgent::Welcome { token: "token".into(), last_seq, head: None }).await;
         linked
     }
 
@@ -74,7 +77,8 @@ impl Linked {
     }
 
     async fn want(&mut self, generation: u64, assignments: Vec<Assignment>) {
-        self.send(ToAgent::Desired(Desired { fence: FENCE, generation, assignments })).await;
+        let node = self.spec.as_ref().unwrap().node;
+        self.send(common::desired(&common::authority(), node, FENCE, generation, assignments)).await;
     }
 
     async fn next(&mut self) -> ToController {

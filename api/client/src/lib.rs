@@ -22,6 +22,7 @@
 
 mod call;
 mod error;
+mod exposed;
 mod login;
 mod promise;
 mod query;
@@ -33,6 +34,7 @@ mod stream;
 pub use call::Client;
 pub use error::ClientError;
 pub use ethers_signers::LocalWallet;
+pub use exposed::is_exposed;
 pub use login::{Keeper, Turn};
 pub use promise::Trust;
 pub use query::{LogQuery, OfferQuery, PageQuery};

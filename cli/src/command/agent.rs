@@ -80,6 +80,9 @@ pub struct Args {
     /// Has the pool's controller send the owner's calls even if the account has gas; without gas it is tried anyway
     #[arg(long)]
     relay: bool,
+    /// Takes controller and chain node without TLS beyond this machine
+    #[arg(long)]
+    insecure: bool,
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
@@ -108,6 +111,7 @@ impl Args {
             .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
             .set("stake", self.stake.map(|stake| stake.0))
             .set("relay", self.relay.then_some(true))
+            .set("insecure", self.insecure.then_some(true))
             .set("dev_fund", self.dev_fund.then_some(true));
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
     }

@@ -200,11 +200,10 @@ impl Fleet {
         machine.spec = Some(spec.clone());
     }
 
-    /// A report of that number came. Without the one before it is not heard.
+    /// A report of that number came. Numbers rise; those that the log does not have concerned nothing on the node.
     pub(crate) fn numbered(&mut self, node: NodeId, seq: u64) {
-        if let Some(machine) = self.machines.get_mut(&node).filter(|machine| seq == machine.last_seq.saturating_add(1))
-        {
-            machine.last_seq = seq;
+        if let Some(machine) = self.machines.get_mut(&node) {
+            machine.last_seq = machine.last_seq.max(seq);
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use selion_api::lease::Beside;
 use selion_api::slice::{GpuSpec, NodeSpec, Sandbox, WHOLE_PERMILLE};
-use selion_api::{GpuId, NodeId, Reason, Slot};
+use selion_api::{GpuId, NodeId, Reason, Slot, words};
 
 use crate::geometry::{self, MAX_MEM_SLICES, MigUse, Use};
 use crate::state::{Node, PoolTerms, State};
@@ -14,6 +14,8 @@ use crate::state::{Node, PoolTerms, State};
 pub const MAX_GPUS: usize = 64;
 /// Most MIG profiles of one GPU, and most starts of one profile.
 const MAX_PROFILES: usize = 64;
+/// Longest name of a MIG profile.
+const MAX_PROFILE_NAME: usize = 32;
 
 /// What is free on one GPU now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +32,8 @@ pub struct GpuFree {
     pub shares: u32,
 }
 
-/// Whether a spec is one that can be reasoned about: bounded, and without a GPU named twice.
+/// Whether a spec is one that can be reasoned about and shown: bounded, without a GPU named twice, its words of the grammar
+/// of [`selion_api::words`], since others' files and terminals get them.
 #[must_use]
 pub fn sound(spec: &NodeSpec) -> bool {
     let mut ids: Vec<GpuId> = spec.gpus.iter().map(|gpu| gpu.gpu).collect();
@@ -38,9 +41,9 @@ pub fn sound(spec: &NodeSpec) -> bool {
     ids.dedup();
     ids.len() == spec.gpus.len()
         && ids.len() <= MAX_GPUS
-        && spec.address.len() <= 255
-        && spec.region.len() <= 255
-        && spec.rack.len() <= 255
+        && words::is_host(&spec.address)
+        && words::is_name(&spec.region)
+        && words::is_name(&spec.rack)
         && spec.gpus.iter().all(sound_gpu)
 }
 
@@ -51,10 +54,11 @@ fn sound_gpu(gpu: &GpuSpec) -> bool {
             && table.profiles.iter().all(|profile| {
                 profile.starts.len() <= usize::from(MAX_MEM_SLICES)
                     && !profile.name.is_empty()
-                    && profile.name.len() <= 32
+                    && profile.name.len() <= MAX_PROFILE_NAME
+                    && words::is_name(&profile.name)
             })
     });
-    table && gpu.model.len() <= 64
+    table && words::is_name(&gpu.model)
 }
 
 /// Whether slices of this GPU may be leased under the pool's terms. Source: the terms fixed at the pool's creation.

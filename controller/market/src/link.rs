@@ -11,8 +11,88 @@ use crate::effect::{Answer, Effect};
 use crate::fleet;
 use crate::lease::is_running;
 use crate::staged::Staged;
-use crate::state::{Held, Node, Progress};
+use crate::state::{Held, Member, Node, Progress, State};
 use crate::step::{Step, Wake};
+
+/// Whether the member was told to start its command.
+fn has_begun(state: LeaseState, member: &Member) -> bool {
+    let ready = state != LeaseState::Active || member.progress >= Progress::Ready;
+    ready && matches!(state, LeaseState::Starting | LeaseState::Active | LeaseState::Ending)
+}
+
+impl State {
+    /// True if the present run of a live lease has this member, and it is not over.
+    fn is_expected(&self, lease: LeaseId, rank: u16, held: &Held) -> bool {
+        self.leases.get(&lease).is_some_and(|lease| {
+            lease.runs(rank, held.attempt) && (is_running(lease.state) || lease.state == LeaseState::Ending)
+        })
+    }
+
+    /// Whether a report, its number aside, is one about what the node holds, and can be true of it.
+    ///
+    /// # Errors
+    ///
+    /// The reason with which the report would be refused.
+    pub fn hears(&self, report: &Report) -> Result<(), Reason> {
+        if report.fence > self.fence {
+            return Err(Reason::StaleFence);
+        }
+        if report.fence.epoch != self.fence.epoch {
+            return Err(Reason::StaleReport);
+        }
+        let (id, rank) = (report.lease, report.member);
+        let lease = self.leases.get(&id);
+        let member = lease.and_then(|lease| lease.members.get(usize::from(rank)));
+        let Some(held) = self.nodes.get(&report.node).and_then(|node| node.held.get(&(id, rank))) else {
+            let was_here = member.is_some_and(|member| member.node == report.node);
+            let older = lease.is_some_and(|lease| report.attempt < lease.attempt);
+            return Err(if was_here || older { Reason::StaleReport } else { Reason::NotAssigned });
+        };
+        if held.attempt != report.attempt {
+            return Err(Reason::StaleReport);
+        }
+        if held.gpus != report.gpus || held.slot != report.slot {
+            return Err(Reason::NotAssigned);
+        }
+        let is_last = matches!(
+            report.event,
+            MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. }
+        );
+        match (lease, member) {
+            (Some(lease), Some(member)) if self.is_expected(id, rank, held) => {
+                let told = has_begun(lease.state, member);
+                if report.event == MemberEvent::Running && !told { Err(Reason::NotAssigned) } else { Ok(()) }
+            }
+            _ if is_last => Ok(()),
+            _ => Err(Reason::StaleReport),
+        }
+    }
+
+    /// Whether State has what the report says of a member's progress. A reading of the meter, or an end, is always news.
+    #[must_use]
+    pub fn knows(&self, report: &Report) -> bool {
+        let lease = self.leases.get(&report.lease);
+        let member = lease.and_then(|lease| lease.members.get(usize::from(report.member)));
+        let least = match report.event {
+            MemberEvent::Accepted => Progress::Accepted,
+            MemberEvent::Ready => Progress::Ready,
+            MemberEvent::Running => Progress::Running,
+            _ => return false,
+        };
+        member.is_some_and(|member| member.attempt == report.attempt && member.progress >= least)
+    }
+
+    /// Whether State has the node's link as up with just this spec, and a new link of it would change nothing.
+    #[must_use]
+    pub fn has_link(&self, spec: &NodeSpec, last_seq: u64) -> bool {
+        self.nodes.get(&spec.node).is_some_and(|node| {
+            node.linked
+                && node.spec.as_ref() == Some(spec)
+                && last_seq >= node.last_seq
+                && node.held.iter().all(|((lease, rank), held)| self.is_expected(*lease, *rank, held))
+        })
+    }
+}
 
 impl Step<'_> {
     /// A node changed, or is about to.
@@ -82,7 +162,7 @@ impl Step<'_> {
         self.state.change_node(id, None, |node| node.spec = Some(spec.clone()));
         let over: Vec<(LeaseId, u16, u32)> = self
             .held_on(id)
-            .filter(|((lease, rank), held)| !self.is_expected(*lease, *rank, held))
+            .filter(|((lease, rank), held)| !self.state.is_expected(*lease, *rank, held))
             .map(|((lease, rank), held)| (*lease, *rank, held.attempt))
             .collect();
         for (lease, rank, attempt) in over {
@@ -96,13 +176,6 @@ impl Step<'_> {
 
     fn held_on(&self, node: NodeId) -> impl Iterator<Item = (&(LeaseId, u16), &Held)> {
         self.state.nodes.get(&node).into_iter().flat_map(|node| &node.held)
-    }
-
-    /// True if the present run of a live lease has this member, and it is not over.
-    fn is_expected(&self, lease: LeaseId, rank: u16, held: &Held) -> bool {
-        self.state.leases.get(&lease).is_some_and(|lease| {
-            lease.runs(rank, held.attempt) && (is_running(lease.state) || lease.state == LeaseState::Ending)
-        })
     }
 
     /// A node's link fell silent: what it held is over, billed to the last report in the log.
@@ -160,9 +233,8 @@ impl Step<'_> {
         let Some(node) = self.state.nodes.get_mut(&report.node) else {
             return self.refuse(refusal(Reason::UnknownNode));
         };
-        // Numbers have no gaps: if the commit of one failed, the ones after it are refused too, and the agent sends
-        // them all again.
-        if report.seq != node.last_seq.saturating_add(1) {
+        // Numbers rise. One that is left out concerned nothing that the node holds: the controller did not enter it.
+        if report.seq <= node.last_seq {
             return self.refuse(refusal(Reason::StaleReport));
         }
         node.last_seq = report.seq;
@@ -174,36 +246,13 @@ impl Step<'_> {
     }
 
     fn heard(&mut self, report: &Report) -> Result<(), Reason> {
-        if report.fence > self.state.fence {
-            return Err(Reason::StaleFence);
-        }
-        if report.fence.epoch != self.state.fence.epoch {
-            return Err(Reason::StaleReport);
-        }
+        self.state.hears(report)?;
         let (id, rank) = (report.lease, report.member);
-        let node = self.state.nodes.get(&report.node);
-        let Some(held) = node.and_then(|node| node.held.get(&(id, rank))) else {
-            let lease = self.state.leases.get(&id);
-            let member = lease.and_then(|lease| lease.members.get(usize::from(rank)));
-            let was_here = member.is_some_and(|member| member.node == report.node);
-            let older = lease.is_some_and(|lease| report.attempt < lease.attempt);
-            return Err(if was_here || older { Reason::StaleReport } else { Reason::NotAssigned });
-        };
-        if held.attempt != report.attempt {
-            return Err(Reason::StaleReport);
-        }
-        if held.gpus != report.gpus || held.slot != report.slot {
-            return Err(Reason::NotAssigned);
-        }
-        if !self.is_expected(id, rank, held) {
+        let held = self.state.nodes.get(&report.node).and_then(|node| node.held.get(&(id, rank)));
+        if held.is_some_and(|held| !self.state.is_expected(id, rank, held)) {
             // The run ended without this node's word: its slot waited for just this.
-            return match report.event {
-                MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. } => {
-                    self.free_slot(report.node, id, rank, report.attempt);
-                    Ok(())
-                }
-                _ => Err(Reason::StaleReport),
-            };
+            self.free_slot(report.node, id, rank, report.attempt);
+            return Ok(());
         }
         self.member_event(report)
     }
@@ -218,14 +267,10 @@ impl Step<'_> {
             return Err(Reason::NotAssigned);
         };
         let (cap_ms, most_ms) = (lease.billable_cap_ms(member, at), lease.billable_cap_ms(member, TimeMs(u64::MAX)));
-        let ready = state != LeaseState::Active || member.progress >= Progress::Ready;
-        let begun = ready && matches!(state, LeaseState::Starting | LeaseState::Active | LeaseState::Ending);
+        let begun = has_begun(state, member);
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
         };
-        if report.event == MemberEvent::Running && !begun {
-            return Err(Reason::NotAssigned); // nobody told it to start
-        }
         self.touched.leases.insert(id);
         member.billable_ms = member.billable_ms.max(report.metered_ms.min(cap_ms));
         match &report.event {

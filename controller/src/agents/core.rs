@@ -1,11 +1,12 @@
 //! What the links need from the rest of the controller.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::{Fence, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
-use selion_api::{Account, Amount, Hash32, LeaseId, NodeId};
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
@@ -52,8 +53,10 @@ pub enum Claim {
 pub trait Core: Send + Sync + 'static {
     /// Enters an input; resolves after the commit. Inputs enter in the order in which the futures are first polled.
     async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError>;
-    /// Shows the committed State.
-    fn state(&self, read: &mut dyn FnMut(&State));
+    /// Enters inputs in this order, all or none; resolves after the commit.
+    async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError>;
+    /// The committed State. Nothing is committed while this is held, so it is held across no wait.
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_>;
     /// Every batch committed from now on.
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>>;
     /// What is committed now.
@@ -72,13 +75,13 @@ pub trait Core: Send + Sync + 'static {
     fn token(&self, node: NodeId) -> Result<GatewayToken, CoreError>;
     /// 32 random bytes for a challenge.
     fn nonce(&self) -> Result<Hash32, CoreError>;
+    /// The authority's signature over a digest, by EIP-191: what makes a welcome or a desired state one.
+    fn sign(&self, digest: &Hash32) -> Signature;
     /// An agent contradicts this controller's right to decide; see [`Claim`] for what is proof and what is word.
     fn contradicted(&self, claim: Claim);
 }
 
 /// Reads one value from the committed State.
-pub(super) fn read<R>(core: &dyn Core, mut ask: impl FnMut(&State) -> R) -> Option<R> {
-    let mut answer = None;
-    core.state(&mut |state| answer = Some(ask(state)));
-    answer
+pub(super) fn read<R>(core: &dyn Core, ask: impl FnOnce(&State) -> R) -> R {
+    ask(&core.state())
 }

@@ -20,11 +20,17 @@ pub enum Bad {
     ForeignLogs,
     /// Outputs of a member that the node does not hold, or that do not match its report.
     ForeignOutputs,
+    /// A report of a member that the node does not hold, or that cannot be true of it.
+    Unassigned,
+    /// A report that says what the log has, or a reading of a meter too soon after the last.
+    Repeated,
+    /// A hello of a node that connects too often.
+    TooOften,
 }
 
 impl Bad {
     /// Every cause.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Unsigned,
         Self::ForeignSignature,
         Self::WrongNode,
@@ -32,6 +38,9 @@ impl Bad {
         Self::Hello,
         Self::ForeignLogs,
         Self::ForeignOutputs,
+        Self::Unassigned,
+        Self::Repeated,
+        Self::TooOften,
     ];
 
     /// The metric's label.
@@ -45,6 +54,9 @@ impl Bad {
             Self::Hello => "hello",
             Self::ForeignLogs => "foreign_logs",
             Self::ForeignOutputs => "foreign_outputs",
+            Self::Unassigned => "unassigned",
+            Self::Repeated => "repeated",
+            Self::TooOften => "too_often",
         }
     }
 }
@@ -52,7 +64,7 @@ impl Bad {
 /// Counters since the start of the process.
 #[derive(Debug, Default)]
 pub struct Counts {
-    bad: [AtomicU64; 7],
+    bad: [AtomicU64; Bad::ALL.len()],
     lost: AtomicU64,
     linked: AtomicU64,
 }

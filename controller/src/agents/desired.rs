@@ -2,33 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase};
-use selion_api::commit::{Work, canonical};
-use selion_api::{Hash32, LeaseId, NodeId};
+use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase, SignedDesired};
+use selion_api::commit::{PoolId, Work, canonical};
+use selion_api::{Hash32, LeaseId, NodeId, words};
 use selion_market::state::DesiredMember;
 use selion_market::{Lease, State};
 use tracing::error;
 
 use super::core::{Core, CoreError, read};
 
-/// Room in a message beside the assignments.
-const ENVELOPE: usize = 64;
+/// Room in a message beside the assignments: numbers and a signature.
+const ENVELOPE: usize = 160;
 
 /// Salt and work by commitment, kept for as long as the node holds a member that needs it.
 #[derive(Default)]
 pub(super) struct WorkCache(BTreeMap<Hash32, (Hash32, Work)>);
 
-/// The node's whole desired state now. Its generation is the number of the next entry, so it rises with every change.
+/// The node's whole desired state now, signed. Its generation is the number of the next entry, so it rises with every change.
 pub(super) async fn desired(
     core: &dyn Core,
+    pool: &PoolId,
     node: NodeId,
     cache: &mut WorkCache,
-) -> Result<Option<Desired>, CoreError> {
-    let Some((fence, generation, bare)) =
-        read(core, |state| (state.fence, state.next_seq, bare_assignments(state, node)))
-    else {
-        return Ok(None);
-    };
+) -> Result<SignedDesired, CoreError> {
+    let (fence, generation, bare) = read(core, |state| (state.fence, state.next_seq, bare_assignments(state, node)));
     cache.0.retain(|held, _| bare.iter().any(|one| one.commitment == *held));
     let mut assignments = Vec::with_capacity(bare.len());
     let mut bytes = ENVELOPE;
@@ -57,7 +54,8 @@ pub(super) async fn desired(
         }
         assignments.push(assignment);
     }
-    Ok(Some(Desired { fence, generation, assignments }))
+    let desired = Desired { node, fence, generation, assignments };
+    Ok(SignedDesired { signature: core.sign(&desired.digest_to_sign(pool)), desired })
 }
 
 /// Everything but salt and work, members to be started before those to be prepared.
@@ -100,7 +98,7 @@ fn peers(state: &State, lease: LeaseId) -> Vec<Peer> {
     let members = state.leases.get(&lease).map(|lease| &lease.members[..]);
     let of = |(rank, member): (usize, &selion_market::Member)| {
         let spec = state.nodes.get(&member.node)?.spec.as_ref()?;
-        let address = format!("{}:{}", spec.address, member.port);
+        let address = words::host_port(&spec.address, member.port);
         Some(Peer { rank: u16::try_from(rank).ok()?, address, attempt: member.attempt })
     };
     let members = members.unwrap_or_default().iter().enumerate();

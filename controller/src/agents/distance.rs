@@ -1,7 +1,8 @@
 //! How far a node is: the time from a message over its link to the answer, least of the last ones.
 //!
 //! The message carries random bytes that only its receiver can give back, so nobody is measured nearer than he answers
-//! from; a busy machine or a full link is measured farther. What differs from what the log has by a step enters it.
+//! from; a busy machine or a full link is measured farther. What differs from what the log has by a step enters it; below
+//! a millisecond all are equally near, since there load decides and not distance. So an idle pool enters nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +18,11 @@ const FIRST: Duration = Duration::from_millis(200);
 const SAMPLES: usize = 8;
 /// With fewer than these nothing is said.
 const ENOUGH: usize = 4;
+/// The least that is told, in microseconds.
+const NEAR_US: u32 = 1_000;
+/// A nearer measure enters this long after the last one at the earliest, so that a node cannot go to and fro: a farther
+/// one takes [`SAMPLES`] slow answers.
+const NEARER_AFTER: Duration = Duration::from_secs(60);
 
 /// The measure of one link.
 pub(super) struct Distance {
@@ -26,13 +32,16 @@ pub(super) struct Distance {
     asked: Option<(Hash32, Instant)>,
     /// Microseconds, the latest last.
     samples: VecDeque<u32>,
-    /// What the log has of this link.
+    /// What the log has of this node.
     entered: Option<u32>,
+    /// Since when.
+    entered_at: Instant,
 }
 
 impl Distance {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { due: now + FIRST, asked: None, samples: VecDeque::new(), entered: None }
+    /// Of a node of which the log has `entered`, if anything.
+    pub(super) fn new(now: Instant, entered: Option<u32>) -> Self {
+        Self { due: now + FIRST, asked: None, samples: VecDeque::new(), entered, entered_at: now }
     }
 
     /// A question leaves.
@@ -53,13 +62,14 @@ impl Distance {
             self.due = now + FIRST;
         }
         let least = self.samples.iter().min().copied().filter(|_| self.samples.len() >= ENOUGH)?;
-        let told = round_up(least);
-        // Farther at once, since the bound must hold; nearer only by two steps, so that it does not go to and fro.
-        let differs = self.entered.is_none_or(|entered| least > entered || round_up(told.saturating_add(1)) < entered);
-        if !differs {
+        let told = round_up(least).max(NEAR_US);
+        // Farther at once, since the bound must hold; nearer only by two steps and not at once.
+        let may_near = now.saturating_duration_since(self.entered_at) >= NEARER_AFTER;
+        let nearer = |entered| may_near && round_up(told.saturating_add(1)) < entered;
+        if !self.entered.is_none_or(|entered| least > entered || nearer(entered)) {
             return None;
         }
-        self.entered = Some(told);
+        (self.entered, self.entered_at) = (Some(told), now);
         self.entered
     }
 
@@ -94,7 +104,7 @@ mod tests {
     #[test]
     fn a_far_node_has_time_to_answer_and_a_near_one_is_asked_more_often_at_first() {
         let start = Instant::now();
-        let mut distance = Distance::new(start);
+        let mut distance = Distance::new(start, None);
         distance.ask(Hash32([1; 32]), start);
         assert_eq!(distance.due, start + EVERY);
         let slow = start + Duration::from_secs(2);
@@ -102,31 +112,55 @@ mod tests {
         assert_eq!((distance.samples.back(), distance.due), (Some(&2_000_000), slow + FIRST));
     }
 
-    /// Answers after so many microseconds each; what entered the log.
-    fn entered(took: impl IntoIterator<Item = u64>) -> Vec<u32> {
-        let start = Instant::now();
-        let mut distance = Distance::new(start);
+    /// Answers after so many microseconds each, a question every [`EVERY`]; what entered the log.
+    fn entered(distance: &mut Distance, took: impl IntoIterator<Item = u64>) -> Vec<u32> {
+        let mut now = distance.due;
         let mut told = Vec::new();
-        for (at, took) in (0_u8..).zip(took) {
-            let nonce = Hash32([at; 32]);
-            distance.ask(nonce, start);
-            assert_eq!(distance.answer(Hash32([99; 32]), start), None, "that is not the answer");
-            told.extend(distance.answer(nonce, start + Duration::from_micros(took)));
-            assert_eq!(distance.answer(nonce, start), None, "it was given already");
+        for (at, took) in (0_u64..).zip(took) {
+            let mut nonce = Hash32([0; 32]);
+            nonce.0[..8].copy_from_slice(&at.to_le_bytes());
+            distance.ask(nonce, now);
+            assert_eq!(distance.answer(Hash32([99; 32]), now), None, "that is not the answer");
+            told.extend(distance.answer(nonce, now + Duration::from_micros(took)));
+            assert_eq!(distance.answer(nonce, now), None, "it was given already");
+            now += EVERY;
         }
         told
     }
 
+    fn fresh(took: impl IntoIterator<Item = u64>) -> Vec<u32> {
+        entered(&mut Distance::new(Instant::now(), None), took)
+    }
+
     #[test]
     fn the_least_of_the_last_answers_enters_once_and_again_when_it_is_a_step_away() {
-        assert!(entered([900, 800, 5_000]).is_empty(), "too few");
-        assert_eq!(entered([900, 800, 5_000, 1_024]), [round_up(800)]);
-        let calm = [1_000, 1_020, 1_010, 1_005, 1_024, 990, 1_003, 1_001, 1_020, 1_010, 1_015, 1_024];
-        assert_eq!(entered(calm), [1_024]);
+        assert!(fresh([9_000, 8_000, 50_000]).is_empty(), "too few");
+        assert_eq!(fresh([9_000, 8_000, 50_000, 10_240]), [round_up(8_000)]);
+        let calm = [8_000, 8_020, 8_010, 8_005, 8_192, 7_990, 8_003, 8_001, 8_020, 8_010, 8_015, 8_192];
+        assert_eq!(fresh(calm), [8_192]);
         // A slow answer alone changes nothing; when all of them are slow, the node is farther.
-        assert_eq!(entered(calm.into_iter().chain([9_000; 7])), [1_024]);
-        assert_eq!(entered(calm.into_iter().chain([9_000; 9])), [1_024, round_up(9_000)]);
-        assert_eq!(entered(calm.into_iter().chain([850])), [1_024], "one step nearer is none");
-        assert_eq!(entered(calm.into_iter().chain([500])), [1_024, 512]);
+        assert_eq!(fresh(calm.into_iter().chain([90_000; 7])), [8_192]);
+        assert_eq!(fresh(calm.into_iter().chain([90_000; 9])), [8_192, round_up(90_000)]);
+        assert_eq!(fresh(calm.into_iter().chain([6_850; 5])), [8_192], "one step nearer is none");
+        assert_eq!(fresh(calm.into_iter().chain([4_000; 5])), [8_192, 4_096]);
+        assert_eq!(fresh([8_000, 8_000, 8_000, 8_000, 4_000]), [8_192], "nearer only after a minute");
+    }
+
+    #[test]
+    fn an_hour_of_an_idle_pool_enters_nothing_after_the_first_measure_and_nothing_after_a_reconnect() {
+        // Loopback, or one rack, under changing load: 50 to 950 microseconds.
+        let noise = (0_u64..720).map(|at| 50 + at * 7_919 % 900);
+        let mut distance = Distance::new(Instant::now(), None);
+        assert_eq!(entered(&mut distance, noise.clone()), [NEAR_US]);
+        assert!(entered(&mut Distance::new(Instant::now(), Some(NEAR_US)), noise).is_empty());
+        // A way of 21 ms that is up to a tenth longer at times.
+        let far = (0_u64..720).map(|at| 21_000 + at * 7_919 % 2_100);
+        assert_eq!(fresh(far).len(), 1);
+    }
+
+    #[test]
+    fn an_agent_that_answers_late_and_early_in_turn_enters_two_measures_a_minute_at_most() {
+        let swing = (0_u64..720).map(|at| if at % 16 < 8 { 500_000 } else { 2_000 });
+        assert!(fresh(swing).len() <= 120, "in an hour");
     }
 }

@@ -3,7 +3,7 @@
 use selion_api::agent::{Fence, Hello, LINK_VERSION, SignedHead, SignedHello};
 use selion_api::commit::{PoolId, signing_digest};
 use selion_api::slice::NodeSpec;
-use selion_api::{Hash32, NodeId, Reason};
+use selion_api::{Hash32, NodeId, Reason, words};
 use selion_contracts::signer::recover_text;
 use selion_market::State;
 
@@ -13,8 +13,6 @@ use super::core::Claim;
 const MAX_GPUS: usize = 64;
 /// Most MIG profiles of one GPU.
 const MAX_PROFILES: usize = 64;
-/// Longest text in a spec, in bytes.
-const MAX_TEXT: usize = 256;
 
 /// Why a hello was refused: what goes to the agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,9 +70,12 @@ fn check_sizes(spec: &NodeSpec) -> Result<(), Refused> {
     if ids.len() != spec.gpus.len() {
         return too("one GPU twice");
     }
-    let texts = [&spec.address, &spec.region, &spec.rack].into_iter().chain(spec.gpus.iter().map(|gpu| &gpu.model));
-    if texts.into_iter().any(|text| text.len() > MAX_TEXT) {
-        return too("a text longer than 256 bytes");
+    if !words::is_host(&spec.address) {
+        return too("an address that is no host name and no IP: start the agent with --address HOST");
+    }
+    let names = [&spec.region, &spec.rack].into_iter().chain(spec.gpus.iter().map(|gpu| &gpu.model));
+    if !names.into_iter().all(|name| words::is_name(name)) {
+        return too("a region, rack or model that is no name: at most 64 printable ASCII characters");
     }
     let profiles = spec.gpus.iter().filter_map(|gpu| gpu.mig.as_ref());
     if profiles.into_iter().any(|mig| mig.profiles.len() > MAX_PROFILES) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures::Stream;
-use selion_api::agent::MAX_MESSAGE;
+use selion_api::agent::MAX_TO_CONTROLLER;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::LogLine;
@@ -54,8 +54,8 @@ impl Hub {
     pub fn upgrade(&self, upgrade: WebSocketUpgrade) -> Response {
         let hub = self.clone();
         upgrade
-            .max_message_size(MAX_MESSAGE)
-            .max_frame_size(MAX_MESSAGE)
+            .max_message_size(MAX_TO_CONTROLLER)
+            .max_frame_size(MAX_TO_CONTROLLER)
             .on_upgrade(move |socket| async move { hub.accept(socket).await })
     }
 
@@ -81,7 +81,7 @@ impl Hub {
                     if round.is_multiple_of(SLOW) {
                         inner.nudge_all(HEAD);
                         let core = inner.core.as_ref();
-                        inner.logs.tend(|lease| read(core, |state| is_live(state, lease)).unwrap_or(true));
+                        inner.logs.tend(|lease| read(core, |state| is_live(state, lease)));
                     }
                     if round.is_multiple_of(TRIM) {
                         inner.logs.trim();
@@ -115,7 +115,7 @@ impl Hub {
     /// come; ends when the lease has ended and all its lines were given.
     pub fn logs(&self, lease: LeaseId, from: u64) -> impl Stream<Item = (u64, LogLine)> + Send + use<> {
         let core = self.inner.core.as_ref();
-        let live = read(core, |state| is_live(state, lease)).unwrap_or(false);
+        let live = read(core, |state| is_live(state, lease));
         self.inner.logs.follow(lease, from, live)
     }
 

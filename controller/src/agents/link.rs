@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Message, WebSocket};
+use axum::extract::ws::WebSocket;
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::stream::FuturesOrdered;
-use futures::{FutureExt, StreamExt};
 use selion_api::agent::{
-    Hello, LINK_VERSION, LogChunk, Report, SILENCE_MS, SignedHello, SignedReport, ToAgent, ToController,
+    Hello, LINK_VERSION, LogChunk, Report, SignedHello, SignedReport, SignedWelcome, ToAgent, ToController, Welcome,
 };
-use selion_api::commit::{canonical, signing_digest};
-use selion_api::{Account, Amount, LeaseId, Reason};
+use selion_api::commit::signing_digest;
+use selion_api::lease::MAX_GPUS;
+use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
 use selion_contracts::signer::recover_text;
 use selion_market::{Answer, Input};
 use tokio::time::{Instant, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
-use super::core::{Claim, CoreError, read};
+use super::core::{Claim, read};
 use super::counts::Bad;
 use super::desired::{WorkCache, desired};
 use super::distance::Distance;
@@ -26,80 +26,13 @@ use super::hello::{self, Refused};
 use super::hub::Inner;
 use super::logs;
 use super::outputs::{Kept, Pending};
+use super::pace::{Arrivals, Pace};
 use super::registry::{DESIRED, HEAD, Handle, Nudge, VOUCHERS};
-use crate::sequencer::SubmitError;
+use super::reports::Reports;
+use super::wire::{Came, End, Wire, malformed};
 
 /// How long an agent may take to answer the challenge.
 const HELLO_WITHIN: Duration = Duration::from_secs(10);
-/// How long one message may take to leave.
-const SEND_WITHIN: Duration = Duration::from_millis(SILENCE_MS);
-/// Reports on their way into the log, per link; then the agent has to wait.
-const MAX_IN_FLIGHT: usize = 256;
-
-/// Why a link ended.
-#[derive(Debug)]
-enum End {
-    /// The agent is to be told why.
-    Refused(Refused),
-    /// The socket closed, failed or was too slow; or the controller lets it go.
-    Closed(String),
-}
-
-impl End {
-    fn why(&self) -> &str {
-        match self {
-            Self::Refused(refused) => &refused.detail,
-            Self::Closed(why) => why,
-        }
-    }
-}
-
-impl From<CoreError> for End {
-    fn from(error: CoreError) -> Self {
-        Self::Closed(error.to_string())
-    }
-}
-
-impl From<SubmitError> for End {
-    fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::Fenced(_) => Self::Refused(Refused::new(Reason::StaleFence, error.to_string())),
-            SubmitError::Unavailable(_) | SubmitError::Stopped => Self::Closed(error.to_string()),
-        }
-    }
-}
-
-/// Messages over a socket.
-struct Wire(WebSocket);
-
-impl Wire {
-    async fn send(&mut self, message: &ToAgent) -> Result<(), End> {
-        let frame = Message::Binary(canonical(message).into());
-        match timeout(SEND_WITHIN, self.0.send(frame)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(End::Closed(error.to_string())),
-            Err(_) => Err(End::Closed("the agent does not read".into())),
-        }
-    }
-
-    /// The next message; `None` for a frame that only shows that the agent is there.
-    async fn next(&mut self) -> Result<Option<ToController>, End> {
-        let frame = self.0.recv().await;
-        match frame {
-            None | Some(Ok(Message::Close(_))) => Err(End::Closed("the agent closed it".into())),
-            Some(Err(error)) => Err(End::Closed(error.to_string())),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Ok(None),
-            Some(Ok(Message::Text(_))) => Err(malformed("a text frame")),
-            Some(Ok(Message::Binary(bytes))) => {
-                borsh::from_slice(&bytes).map(Some).map_err(|_| malformed("bytes that are no message of this version"))
-            }
-        }
-    }
-}
-
-fn malformed(what: &str) -> End {
-    End::Refused(Refused::new(Reason::BadRequest, format!("the agent sent {what}; run the same release on both sides")))
-}
 
 /// Runs a link to its end.
 pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
@@ -109,23 +42,25 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
         Err(end) => Err(end),
     };
     match welcomed {
-        Ok((handle, last_seq)) => {
+        Ok((handle, welcome)) => {
+            let last_seq = welcome.last_seq;
+            let rtt_us = read(inner.core.as_ref(), |state| state.nodes.get(&handle.node).and_then(|node| node.rtt_us));
             let mut session = Session {
                 inner: &inner,
                 handle: &handle,
                 wire,
                 works: WorkCache::default(),
                 pending: Pending::default(),
-                acks: FuturesOrdered::new(),
-                entered: last_seq,
+                reports: Reports::new(inner.core.as_ref(), last_seq),
+                pace: Pace::new(Instant::now()),
                 head: 0,
                 vouchers: BTreeMap::new(),
                 unkept: BTreeMap::new(),
                 token_at: Instant::now(),
-                distance: Distance::new(Instant::now()),
+                distance: Distance::new(Instant::now(), rtt_us),
                 measuring: None,
             };
-            let end = match session.serve(last_seq).await {
+            let end = match session.serve(welcome).await {
                 Err(end) => end,
                 Ok(never) => match never {},
             };
@@ -143,17 +78,6 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
     }
 }
 
-impl Wire {
-    /// Tells why, where there is something to tell, and closes.
-    async fn farewell(&mut self, end: End) {
-        if let End::Refused(Refused { reason, detail }) = end {
-            // An agent that is gone cannot be told.
-            drop(self.send(&ToAgent::Refused { reason, detail }).await);
-        }
-        drop(timeout(SEND_WITHIN, self.0.send(Message::Close(None))).await);
-    }
-}
-
 /// Challenge and hello: everything that is judged before the log hears of the node.
 async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     let nonce = inner.core.nonce()?;
@@ -167,14 +91,30 @@ async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     };
     hello::check_words(&inner.pool, &nonce, &said).map_err(End::Refused)?;
     let SignedHello { hello: said, .. } = said;
-    read(inner.core.as_ref(), |state| hello::check_standing(state, &said)).unwrap_or(Ok(())).map_err(End::Refused)?;
+    read(inner.core.as_ref(), |state| hello::check_standing(state, &said)).map_err(End::Refused)?;
+    check_pace(inner, said.spec.node, |arrivals, now| arrivals.hellos.try_take(now))?;
     check_promises(inner, &said).await?;
     Ok(said)
 }
 
+/// Refuses a node that connects too often. Called after signature and standing were checked: nobody else uses up its
+/// allowance, and no stranger makes a record.
+fn check_pace(
+    inner: &Inner,
+    node: NodeId,
+    take: impl FnOnce(&mut Arrivals, Instant) -> Result<(), Duration>,
+) -> Result<(), End> {
+    let now = Instant::now();
+    inner.registry.arrive(node, now, |arrivals| take(arrivals, now)).map_err(|wait| {
+        inner.counts.bad(Bad::TooOften);
+        let detail = format!("node {node} connects too often: try again in {} ms", wait.as_millis());
+        End::Refused(Refused::new(Reason::NodeNotSchedulable, detail))
+    })
+}
+
 async fn first_message(wire: &mut Wire) -> Result<ToController, End> {
     loop {
-        if let Some(message) = wire.next().await? {
+        if let Some(message) = wire.next().await?.message {
             return Ok(message);
         }
     }
@@ -186,7 +126,7 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
     if let Some(head) = &said.head {
         let ours = core.root_at(head.head.size).await?;
         let signed = read(core, |state| hello::head_is_signed(state, &inner.pool, head));
-        hello::check_head(said.spec.node, head, ours, signed == Some(true)).map_err(|(refused, claim)| {
+        hello::check_head(said.spec.node, head, ours, signed).map_err(|(refused, claim)| {
             error!(node = %said.spec.node, proof = claim.is_some(), "{}", refused.detail);
             if let Some(claim) = claim {
                 core.contradicted(*claim);
@@ -201,15 +141,20 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
     })
 }
 
-/// Enters `Linked` and makes this the node's link. Returns it with the number of the last report in the log.
-async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, u64), End> {
-    let (node, provider) = (said.spec.node, said.spec.provider);
+/// Enters `Linked`, if the log does not have just this link as up, and makes this the node's link. Returns it with what
+/// the agent is to be told.
+async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End> {
+    let (node, provider, challenge) = (said.spec.node, said.spec.provider, said.challenge);
     let gate = inner.registry.gate(node);
     let held = gate.lock().await;
-    let linked = Input::Linked { spec: said.spec, last_seq: said.last_seq };
-    let step = inner.core.submit(linked).await?;
-    if let Answer::Refused(refusal) = step.answer() {
-        return Err(End::Refused(Refused::new(refusal.reason, refusal.reason.text())));
+    let has_link = read(inner.core.as_ref(), |state| state.has_link(&said.spec, said.last_seq));
+    if !has_link {
+        check_pace(inner, node, |arrivals, now| arrivals.links.try_take(now))?;
+        let linked = Input::Linked { spec: said.spec, last_seq: said.last_seq };
+        let step = inner.core.submit(linked).await?;
+        if let Answer::Refused(refusal) = step.answer() {
+            return Err(End::Refused(Refused::new(refusal.reason, refusal.reason.text())));
+        }
     }
     let last_seq = read(inner.core.as_ref(), |state| state.nodes.get(&node).map_or(0, |node| node.last_seq));
     let handle = Handle::new(node, provider, Instant::now());
@@ -219,7 +164,8 @@ async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, u64), End> {
     }
     drop(held);
     inner.counts.linked();
-    Ok((handle, last_seq.unwrap_or(0)))
+    let fence = inner.core.position().fence;
+    Ok((handle, Welcome { node, challenge, fence, last_seq }))
 }
 
 /// What came of it; never, if nothing is on its way.
@@ -237,10 +183,8 @@ struct Session<'a> {
     wire: Wire,
     works: WorkCache,
     pending: Pending,
-    /// Reports on their way into the log, in order; each resolves to its number after its commit.
-    acks: FuturesOrdered<BoxFuture<'a, Result<u64, SubmitError>>>,
-    /// Highest number that was entered, or is on its way.
-    entered: u64,
+    reports: Reports<'a>,
+    pace: Pace,
     /// Size of the newest head sent.
     head: u64,
     /// Vouchers sent on this link, by renter.
@@ -254,22 +198,32 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    async fn serve(&mut self, last_seq: u64) -> Result<std::convert::Infallible, End> {
+    async fn serve(&mut self, welcome: Welcome) -> Result<std::convert::Infallible, End> {
         let token = self.fresh_token()?;
         let head = self.inner.core.position().head;
         self.head = head.map_or(0, |head| head.head.size);
-        self.wire.send(&ToAgent::Welcome { token, last_seq, head }).await?;
+        let signature = self.inner.core.sign(&welcome.digest_to_sign(&self.inner.pool));
+        let signed = SignedWelcome { welcome, signature };
+        self.wire.send(&ToAgent::Welcome { token, signed, head }).await?;
         self.look(DESIRED | VOUCHERS).await?;
         loop {
+            let now = Instant::now();
+            let free_at = self.pace.free_at(now);
             tokio::select! {
-                message = self.wire.next(), if self.acks.len() < MAX_IN_FLIGHT => {
-                    let message = message.inspect_err(|end| self.count_malformed(end))?;
-                    self.handle.saw(Instant::now());
+                came = self.wire.next(), if free_at <= now && self.reports.has_room() => {
+                    let Came { message, bytes } = came.inspect_err(|end| self.count_malformed(end))?;
+                    let now = Instant::now();
+                    self.handle.saw(now);
+                    self.pace.read(bytes, now);
                     if let Some(message) = message {
                         self.hear(message).await?;
                     }
                 }
-                Some(done) = self.acks.next(), if !self.acks.is_empty() => self.acknowledge(done).await?,
+                () = tokio::time::sleep_until(free_at), if free_at > now => {}
+                upto = self.reports.entered() => {
+                    let seq = upto?;
+                    self.wire.send(&ToAgent::Ack { seq }).await?;
+                }
                 nudge = self.handle.nudged() => match nudge {
                     Nudge::Look(due) => self.look(due).await?,
                     Nudge::Close(Some((reason, detail))) => {
@@ -337,50 +291,34 @@ impl Session<'_> {
             }
             ToController::VoucherStored { renter, cumulative } => {
                 let provider = self.handle.provider;
-                core.voucher_stored(renter, provider, cumulative).await?;
+                if let Err(error) = core.voucher_stored(renter, provider, cumulative).await {
+                    // It is sent again with the next link, and stored again.
+                    warn!(node = %self.handle.node, %error, "a voucher's delivery could not be noted");
+                }
                 Ok(())
             }
         }
     }
 
-    /// Starts a report on its way into the log, without waiting for the one before.
+    /// Takes a report that is the node's own.
     async fn report(&mut self, signed: SignedReport) -> Result<(), End> {
-        let report = &signed.report;
         if let Err((cause, refused)) = self.judge(&signed) {
             self.inner.counts.bad(cause);
             warn!(node = %self.handle.node, detail = refused.detail, "report refused");
             return Err(End::Refused(refused));
         }
-        let seq = report.seq;
-        if seq > self.entered.saturating_add(1) {
-            self.inner.counts.bad(Bad::Malformed);
-            let detail =
-                format!("report {seq} came after report {}: connect again and send what is missing", self.entered);
-            return Err(End::Refused(Refused::new(Reason::StaleReport, detail)));
-        }
-        if seq <= self.entered {
-            // The log has it, or will before the ones after it are acknowledged.
-            self.acks.push_back(async move { Ok(seq) }.boxed());
-            return Ok(());
-        }
-        let kept = self.pending.reported(self.inner.core.as_ref(), report).await;
-        if let Some(kept) = kept {
-            self.count_outputs(kept);
-        }
-        self.entered = seq;
-        let (core, node) = (self.inner.core.as_ref(), self.handle.node);
-        let entering = async move {
-            let step = core.submit(Input::Report(signed)).await?;
-            debug!(entry = step.seq, seq, "report entered");
-            let heard = read(core, |state| state.nodes.get(&node).map_or(0, |node| node.last_seq));
-            if heard.unwrap_or(0) < seq {
-                let why = "a report before it could not be written".to_owned();
-                return Err(SubmitError::Unavailable(why));
+        if !self.reports.is_old(&signed.report) {
+            if let Some(kept) = self.pending.reported(self.inner.core.as_ref(), &signed.report).await {
+                self.count_outputs(kept);
             }
-            Ok(seq)
-        };
-        self.acks.push_back(entering.boxed());
-        Ok(())
+            if let Some(cause) = self.reports.take(signed, Instant::now()) {
+                self.inner.counts.bad(cause);
+            }
+        }
+        match self.reports.settled() {
+            Some(seq) => self.wire.send(&ToAgent::Ack { seq }).await,
+            None => Ok(()),
+        }
     }
 
     /// Is it the node's own statement, under a fence not above ours?
@@ -388,6 +326,10 @@ impl Session<'_> {
         let SignedReport { report, signature } = signed;
         let node = self.handle.node;
         let refuse = |cause, reason, detail| Err((cause, Refused::new(reason, detail)));
+        if report.gpus.len() > usize::from(MAX_GPUS) {
+            let detail = format!("a report of {} GPUs, where {MAX_GPUS} are the most", report.gpus.len());
+            return refuse(Bad::Malformed, Reason::BadRequest, detail);
+        }
         if report.node != node {
             let detail = format!("a report of node {} on the link of {node}", report.node);
             return refuse(Bad::WrongNode, Reason::NotAssigned, detail);
@@ -418,23 +360,6 @@ impl Session<'_> {
             report.seq, report.fence.epoch, report.fence.term, ours.epoch, ours.term
         );
         Err((Bad::Malformed, Refused::new(Reason::StaleFence, detail)))
-    }
-
-    /// Acknowledges a report, and those after it whose commit is known already, with one message.
-    async fn acknowledge(&mut self, done: Result<u64, SubmitError>) -> Result<(), End> {
-        let mut seq = done?;
-        let mut failed = None;
-        while let Some(Some(next)) = self.acks.next().now_or_never() {
-            match next {
-                Ok(next) => seq = seq.max(next),
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        self.wire.send(&ToAgent::Ack { seq }).await?;
-        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Keeps a chunk and says so; the agent has its lines until then.
@@ -470,13 +395,12 @@ impl Session<'_> {
     /// Is it of a member that the node holds, in its present run?
     fn holds(&self, chunk: &LogChunk) -> bool {
         let node = self.handle.node;
-        let held = read(self.inner.core.as_ref(), |state| {
+        read(self.inner.core.as_ref(), |state| {
             let lease = state.leases.get(&chunk.lease);
             lease
                 .and_then(|lease| lease.members.get(usize::from(chunk.member)))
                 .is_some_and(|member| member.node == node && member.attempt == chunk.attempt)
-        });
-        held == Some(true)
+        })
     }
 
     fn count_outputs(&self, kept: Kept) {
@@ -489,9 +413,8 @@ impl Session<'_> {
     /// Sends what is due.
     async fn look(&mut self, due: u8) -> Result<(), End> {
         let core = self.inner.core.as_ref();
-        if due & DESIRED != 0
-            && let Some(all) = desired(core, self.handle.node, &mut self.works).await?
-        {
+        if due & DESIRED != 0 {
+            let all = desired(core, &self.inner.pool, self.handle.node, &mut self.works).await?;
             self.wire.send(&ToAgent::Desired(all)).await?;
         }
         if due & VOUCHERS != 0 {

@@ -47,7 +47,6 @@ impl Sweeper {
             let linked = state.nodes.iter().filter(|(_, node)| node.linked);
             linked.map(|(id, _)| *id).collect::<Vec<_>>()
         });
-        let nodes = nodes.unwrap_or_default();
         for link in inner.registry.links() {
             if nodes.binary_search(&link.node).is_err() {
                 close_unlinked(inner, &link);
@@ -57,7 +56,11 @@ impl Sweeper {
             return;
         }
         let lost = nodes.into_iter().filter(|node| self.is_lost(inner, *node, now));
-        futures::future::join_all(lost.map(|node| self.lose(inner, node, now))).await;
+        let entered = futures::future::join_all(lost.map(|node| self.lose(inner, node, now))).await;
+        if entered.contains(&Entered::Unwritable) {
+            // Agents may have lost their links to the same trouble: they get the time that they have after a start.
+            self.mercy = now + FRESH;
+        }
     }
 
     fn is_lost(&self, inner: &Inner, node: NodeId, now: Instant) -> bool {
@@ -68,30 +71,42 @@ impl Sweeper {
         }
     }
 
-    async fn lose(&self, inner: &Inner, node: NodeId, now: Instant) {
+    async fn lose(&self, inner: &Inner, node: NodeId, now: Instant) -> Entered {
         let gate = inner.registry.gate(node);
         // Held: the node's hello or its loss is being entered right now; the next sweep looks again.
-        let Ok(_held) = gate.try_lock() else { return };
+        let Ok(_held) = gate.try_lock() else { return Entered::Not };
         let last_seq = read(inner.core.as_ref(), |state| {
             let node = state.nodes.get(&node)?;
             node.linked.then_some(node.last_seq)
         });
-        let Some(last_seq) = last_seq.flatten().filter(|_| self.is_lost(inner, node, now)) else {
-            return;
+        let Some(last_seq) = last_seq.filter(|_| self.is_lost(inner, node, now)) else {
+            return Entered::Not;
         };
         warn!(%node, last_seq, "node fell silent; entering it as lost");
         match inner.core.submit(Input::Lost { node, last_seq }).await {
             Ok(_) => inner.counts.lost(),
             Err(error) => {
-                error!(%node, %error, "a lost node could not be entered; the next sweep tries again");
-                return;
+                error!(%node, %error, "a lost node could not be entered; a later sweep tries again");
+                return Entered::Unwritable;
             }
         }
         if let Some(link) = inner.registry.link(node) {
             let detail = format!("nothing came for {SILENCE_MS} ms: connect again");
             link.close(Some((Reason::NodeLost, detail)));
         }
+        Entered::Yes
     }
+}
+
+/// What became of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entered {
+    /// It is in the log.
+    Yes,
+    /// It was none, or somebody else enters something of the node just now.
+    Not,
+    /// The log could not be written.
+    Unwritable,
 }
 
 /// Closes a link whose node State has as not linked, after another look: only a new hello can link it again.
@@ -99,7 +114,7 @@ fn close_unlinked(inner: &Inner, link: &Handle) {
     let gate = inner.registry.gate(link.node);
     let Ok(_held) = gate.try_lock() else { return };
     let linked = read(inner.core.as_ref(), |state| state.nodes.get(&link.node).is_some_and(|node| node.linked));
-    if linked == Some(false) {
+    if !linked {
         link.close(None);
     }
 }

@@ -1,7 +1,7 @@
 //! The links to the agents: who is on them, whether they are alive, what they should hold, what they report.
 //!
-//! A link is judged once, at its hello ([`hello`]); from then on the agent's reports enter the log and are
-//! acknowledged after the commit, in order ([`link`]). The desired state is read from committed State and sent whole
+//! A link is judged once, at its hello ([`hello`]); from then on the agent is read at a bounded pace ([`pace`]), and its
+//! reports of what the node holds enter the log and are acknowledged after the commit, in order ([`reports`]). The desired state is read from committed State and sent whole
 //! ([`desired`]). A node that falls silent is entered as lost, once an outage ([`liveness`]). Log lines are kept
 //! beside the log ([`logs`]), CIDs of outputs only where they match the node's report ([`outputs`]).
 //!
@@ -17,10 +17,13 @@ mod link;
 mod liveness;
 pub mod logs;
 mod outputs;
+mod pace;
 mod parts;
 mod registry;
+mod reports;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use self::core::{Claim, Core, CoreError, GatewayToken};
 pub use counts::{Bad, Counts, Live};

@@ -76,7 +76,6 @@ fn member_of(core: &dyn Core, node: NodeId, run: Run) -> Option<(Hash32, Option<
         let member = lease.members.get(usize::from(run.2)).filter(|member| member.attempt == run.1)?;
         (member.node == node).then_some((lease.request.work, member.outputs))
     })
-    .flatten()
 }
 
 async fn keep(core: &dyn Core, run: Run, work: Hash32, reported: Hash32, cid: &str) -> Kept {

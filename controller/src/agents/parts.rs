@@ -1,11 +1,12 @@
 //! [`Core`] over the real parts: sequencer, store and secrets.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::SignedVoucher;
 use selion_api::commit::Work;
-use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, TimeMs};
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature, TimeMs};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
@@ -25,6 +26,8 @@ pub struct Parts {
     pub secrets: Arc<Secrets>,
     /// Where outputs are pinned once more.
     pub ipfs: Ipfs,
+    /// Signs a text as the authority, by EIP-191.
+    pub sign: Box<dyn Fn(&[u8]) -> Signature + Send + Sync>,
     /// Tells the time.
     pub clock: fn() -> TimeMs,
     /// What to do when an agent contradicts this controller's right to decide. [`Claim::ForeignHead`] is proof: stop.
@@ -41,8 +44,12 @@ impl Core for Parts {
         self.log.submit(input, None).await
     }
 
-    fn state(&self, read: &mut dyn FnMut(&State)) {
-        self.log.read(read);
+    async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError> {
+        self.log.submit_all(inputs).await
+    }
+
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_> {
+        Box::new(self.log.state())
     }
 
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>> {
@@ -102,6 +109,10 @@ impl Core for Parts {
 
     fn nonce(&self) -> Result<Hash32, CoreError> {
         secrets::random().map(Hash32).map_err(said)
+    }
+
+    fn sign(&self, digest: &Hash32) -> Signature {
+        (self.sign)(&digest.0)
     }
 
     fn contradicted(&self, claim: Claim) {

@@ -9,6 +9,8 @@ use selion_api::{Account, NodeId, Reason};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::pace::Arrivals;
+
 /// What a link has to look at again; a set of bits.
 pub(super) const DESIRED: u8 = 1;
 pub(super) const VOUCHERS: u8 = 2;
@@ -93,13 +95,19 @@ pub(super) enum Nudge {
 }
 
 /// One node as the links see it.
-#[derive(Default)]
 struct Record {
     /// Taken while `Linked` or `Lost` of this node is being entered, so that the log has them in the order in which
     /// they were true.
     gate: Arc<tokio::sync::Mutex<()>>,
     link: Option<Arc<Handle>>,
     gone: Option<Instant>,
+    arrivals: Arrivals,
+}
+
+impl Record {
+    fn new(now: Instant) -> Self {
+        Self { gate: Arc::default(), link: None, gone: None, arrivals: Arrivals::new(now) }
+    }
 }
 
 /// All nodes that were ever linked to this process.
@@ -120,13 +128,19 @@ pub(super) enum Reach {
 
 impl Registry {
     pub(super) fn gate(&self, node: NodeId) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(&lock(&self.records).entry(node).or_default().gate)
+        let mut records = lock(&self.records);
+        Arc::clone(&records.entry(node).or_insert_with(|| Record::new(Instant::now())).gate)
+    }
+
+    /// Counts an arrival of the node.
+    pub(super) fn arrive<R>(&self, node: NodeId, now: Instant, count: impl FnOnce(&mut Arrivals) -> R) -> R {
+        count(&mut lock(&self.records).entry(node).or_insert_with(|| Record::new(now)).arrivals)
     }
 
     /// Makes `link` the node's link and returns the one before.
     pub(super) fn enter(&self, link: &Arc<Handle>) -> Option<Arc<Handle>> {
         let mut records = lock(&self.records);
-        let record = records.entry(link.node).or_default();
+        let record = records.entry(link.node).or_insert_with(|| Record::new(Instant::now()));
         record.gone = None;
         record.link.replace(Arc::clone(link))
     }

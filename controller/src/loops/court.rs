@@ -12,12 +12,12 @@ use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case, 
 use selion_contracts::read::CaseRecord;
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, PoolError};
-use selion_log::{Entry, inclusion, shown};
+use selion_log::{Entry, WIDTH, inclusion_from, shown};
 use selion_market::Input;
 use sqlx::SqlitePool;
 
 use super::outbox::Desk;
-use crate::sequencer::Step;
+use crate::sequencer::{Sequencer, Step};
 use crate::store::outbox::{Kind, Order};
 use crate::store::{entry, head, undecodable};
 
@@ -87,7 +87,7 @@ impl Cases {
     /// [`CourtError`]; nothing is ordered then.
     pub async fn pass(
         &mut self,
-        db: &SqlitePool,
+        (db, log): (&SqlitePool, &Sequencer),
         authority: Account,
         desk: &Desk,
         pool: &Pool,
@@ -109,7 +109,7 @@ impl Cases {
             if on_its_way.contains(&case.to_string()) {
                 continue;
             }
-            match answer(db, pool, case, &record, &head).await? {
+            match answer((db, log), pool, case, &record, &head).await? {
                 Some(call) => {
                     let order =
                         Order { kind: Kind::Answer, subject: case.to_string(), target: call.to, calldata: call.data };
@@ -163,7 +163,7 @@ impl Cases {
 
 /// What answers a case; `None` if nothing that the head covers does.
 async fn answer(
-    db: &SqlitePool,
+    (db, log): (&SqlitePool, &Sequencer),
     pool: &Pool,
     case: Hash32,
     record: &CaseRecord,
@@ -180,7 +180,7 @@ async fn answer(
         };
         let found = find(db, 0, size, fits).await?;
         return Ok(match found {
-            Some((seq, index)) => Some(pool.answer_over_bill(least, head, &show(db, seq, index, size).await?)),
+            Some((seq, index)) => Some(pool.answer_over_bill(least, head, &show((db, log), seq, index, size).await?)),
             None => None,
         });
     }
@@ -193,7 +193,7 @@ async fn answer(
     let mut next = from;
     while let Some((seq, index)) = find(db, next, size.min(to.saturating_add(1)), |leaf| leaf == freed).await? {
         if (from, at) < (seq, index) && (seq, index) < (to, till) {
-            return Ok(Some(pool.answer_double_lease(later, head, &show(db, seq, index, size).await?)));
+            return Ok(Some(pool.answer_double_lease(later, head, &show((db, log), seq, index, size).await?)));
         }
         next = seq.saturating_add(1);
     }
@@ -232,18 +232,24 @@ async fn grants(db: &SqlitePool, seq: u64) -> sqlx::Result<Option<Vec<(usize, Ru
 }
 
 /// The effect with its paths, for a head of `size` entries.
-async fn show(db: &SqlitePool, seq: u64, index: usize, size: u64) -> sqlx::Result<Shown> {
+async fn show((db, log): (&SqlitePool, &Sequencer), seq: u64, index: usize, size: u64) -> sqlx::Result<Shown> {
     let (bytes, list) = (entry::bytes(db, seq, 1).await?.pop(), entry::effects(db, seq, 1).await?.pop());
-    let mut leaves: Vec<Hash32> = Vec::new();
-    while (leaves.len() as u64) < size {
-        let have = leaves.len() as u64;
-        let page = entry::leaves(db, have, u32::try_from(size - have).unwrap_or(u32::MAX)).await?;
-        if page.is_empty() {
-            return Err(sqlx::Error::RowNotFound); // a signed head covers entries that are not there
-        }
-        leaves.extend(page);
-    }
     let effects: Vec<Vec<u8>> = borsh::from_slice(&list.unwrap_or_default()).map_err(undecodable)?;
-    let path = inclusion(&leaves, usize::try_from(seq).unwrap_or(usize::MAX));
+    let path = path((db, log), seq, size).await?;
     shown(bytes.unwrap_or_default(), path, &effects, index).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// The path of an entry's leaf: the leaves of its own tile and of the last one, the rest out of the upper levels.
+async fn path((db, log): (&SqlitePool, &Sequencer), seq: u64, size: u64) -> sqlx::Result<Vec<Hash32>> {
+    let width = u64::from(WIDTH);
+    let mut leaves = BTreeMap::new();
+    for tile in [seq / width, size / width] {
+        let of_tile = entry::leaves(db, tile * width, u32::from(WIDTH)).await?;
+        leaves.extend((tile * width..).zip(of_tile));
+    }
+    let path = inclusion_from(seq, size, |level, from, count| match level {
+        0 => (from..from + u64::from(count)).map(|at| leaves.get(&at).copied()).collect::<Option<Vec<_>>>().ok_or(()),
+        _ => log.levels(|levels| levels.hashes(level, from, count).map(<[_]>::to_vec)).ok_or(()),
+    });
+    path.map_err(|()| sqlx::Error::RowNotFound) // a signed head covers entries that are not there
 }

@@ -291,8 +291,8 @@ async fn run_court(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToken
         let (parts, memory, desk) = (parts.clone(), memory.clone(), desk.clone());
         async move {
             let mut memory = memory.lock().await;
-            let (db, authority, now) = (&parts.store.readers, parts.keys.authority(), (parts.clock)());
-            let report = memory.pass(db, authority, &desk, &parts.pool, now).await?;
+            let (log, authority, now) = ((&parts.store.readers, &parts.log), parts.keys.authority(), (parts.clock)());
+            let report = memory.pass(log, authority, &desk, &parts.pool, now).await?;
             parts.accused.set(report);
             Ok::<_, court::CourtError>(report)
         }

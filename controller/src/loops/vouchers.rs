@@ -34,8 +34,16 @@ pub enum Unfit {
     /// The log names another delegate than our key.
     #[error("the pool's delegate is {0}, not this controller's key")]
     NotDelegate(Address),
+    /// The row is of entries that this look at State does not have: they are being committed just now.
+    #[error(
+        "the row is of a log of {log_size} entries, which are not all there; restart the controller: rows are written again"
+    )]
+    Ahead {
+        /// In the row.
+        log_size: u64,
+    },
     /// The row says more than the log: it was altered.
-    #[error("the row asks for {asked}, the log billed {billed}; stop the controller and let the rows be written again")]
+    #[error("the row asks for {asked}, the log billed {billed}; restart the controller: rows are written again")]
     AboveBill {
         /// In the row.
         asked: Amount,
@@ -73,7 +81,11 @@ pub fn judge(state: &State, office: &Office, due: &VoucherRow) -> Result<Voucher
     }
     let billed = state.billed.get(&(due.renter, due.provider));
     let billed = billed.copied().unwrap_or_default();
-    if due.cumulative > billed || due.log_size > state.next_seq {
+    // A row is committed a moment before readers see the State that it is a fold of.
+    if due.log_size > state.next_seq {
+        return Err(Unfit::Ahead { log_size: due.log_size });
+    }
+    if due.cumulative > billed {
         return Err(Unfit::AboveBill { asked: due.cumulative, billed });
     }
     let grant = state.grants.get(&due.renter).ok_or(Unfit::NoGrant)?;
@@ -150,7 +162,9 @@ impl Vouchers {
                 }
                 Err(unfit) => {
                     report.unfit += 1;
-                    if self.said.insert(pair, unfit) != Some(unfit) {
+                    let again = self.said.insert(pair, unfit) == Some(unfit);
+                    // What is being committed is there with the next pass; only a row that stays ahead was altered.
+                    if again == matches!(unfit, Unfit::Ahead { .. }) {
                         tracing::warn!(renter = %due.renter, provider = %due.provider, %unfit, "a voucher is due and not signed");
                     }
                 }
@@ -227,6 +241,16 @@ mod tests {
     #[test]
     fn a_unit_above_the_bill_is_not_signed() {
         assert!(matches!(judge(&world(), &office(), &due(101, 1)), Err(Unfit::AboveBill { .. })));
+    }
+
+    #[test]
+    fn a_row_of_an_entry_that_readers_do_not_see_yet_is_no_altered_row() {
+        let ahead = VoucherRow { log_size: 41, ..due(120, 1) };
+        assert_eq!(judge(&world(), &office(), &ahead), Err(Unfit::Ahead { log_size: 41 }));
+        let mut seen = world();
+        seen.next_seq = 41;
+        seen.billed.insert((RENTER, PROVIDER), Amount(120));
+        assert!(judge(&seen, &office(), &ahead).is_ok());
     }
 
     #[test]

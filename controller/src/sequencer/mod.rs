@@ -6,7 +6,8 @@ mod load;
 mod tests;
 mod writer;
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::ops::Deref;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::commit::{PoolId, Work};
@@ -15,7 +16,7 @@ use selion_log::Levels;
 use selion_market::input::RULES;
 use selion_market::state::BlockRef;
 use selion_market::{Answer, Input, Outcome, Policy, State};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -100,6 +101,8 @@ pub struct Position {
 pub struct Sequencer {
     jobs: mpsc::Sender<Job>,
     view: Arc<RwLock<View>>,
+    /// Why the last commit failed; `None` while the store takes commits.
+    trouble: watch::Receiver<Option<Arc<str>>>,
     batches: broadcast::Sender<Arc<Batch>>,
 }
 
@@ -108,6 +111,17 @@ struct View {
     state: State,
     head: Option<SignedHead>,
     levels: Levels,
+}
+
+/// A look at the committed State.
+struct Committed<'a>(RwLockReadGuard<'a, View>);
+
+impl Deref for Committed<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0.state
+    }
 }
 
 /// What is entered together: in one commit, in this order, or not at all.
@@ -164,13 +178,15 @@ impl Sequencer {
             .ok_or(StartError::OldEpoch(parts.epoch))?;
         let opened = Input::Opened { delegate: parts.delegate, policy: parts.policy.clone() };
         let (loaded, levels) = load::load(&parts.store).await?;
+        load::check_rows(&parts.store, loaded.state.next_seq).await?;
         let (jobs, inbox) = mpsc::channel(4096);
         let (batches, _) = broadcast::channel(4096);
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
         let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels }));
-        let handle = Self { jobs, view: view.clone(), batches: batches.clone() };
+        let (troubled, trouble) = watch::channel(None);
+        let handle = Self { jobs, view: view.clone(), trouble, batches: batches.clone() };
         let first = loaded.state.next_seq == 0;
-        let writer = Writer { parts, fence, loaded, view, batches, stop };
+        let writer = Writer { parts, fence, loaded, view, batches, troubled, stop };
         let task = tokio::spawn(writer.run(inbox));
         if first {
             handle.submit(Input::Rules { version: RULES, digest: rules_digest() }, None).await?;
@@ -201,6 +217,23 @@ impl Sequencer {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(Job { inputs, reply }).await.map_err(|_| SubmitError::Stopped)?;
         answer.await.map_err(|_| SubmitError::Stopped)?
+    }
+
+    /// Why nothing can be committed now, as on a full disk; `None` while commits work. Leases run on meanwhile.
+    #[must_use]
+    pub fn unwritable(&self) -> Option<Arc<str>> {
+        self.trouble.borrow().clone()
+    }
+
+    /// Follows [`unwritable`](Self::unwritable).
+    #[must_use]
+    pub fn watch_writable(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.trouble.clone()
+    }
+
+    /// The committed State. Nothing is committed while this is held, so it is held across no wait.
+    pub fn state(&self) -> impl Deref<Target = State> + '_ {
+        Committed(self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads the committed State.

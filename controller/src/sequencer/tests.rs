@@ -105,6 +105,55 @@ async fn every_row_deleted_comes_back_equal_from_the_log() {
 }
 
 #[tokio::test]
+async fn rows_that_somebody_altered_are_written_again_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, stop, task) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    log.submit(deposit(2), None).await.unwrap();
+    stop.cancel();
+    task.await.unwrap();
+    let mut before = dump(&store).await;
+    let mut store = store;
+    for lie in [
+        "update account set body = replace(body, '\"deposited\":\"5\"', '\"deposited\":\"9\"')",
+        "update registry set body = '{}'",
+        "insert into bill (entry, idx, renter, provider, body) values (1, 0, x'00', x'00', '{}')",
+        "insert into voucher values (zeroblob(20), zeroblob(20), 1000, 1, 1)",
+        "delete from account",
+    ] {
+        let done = sqlx::query(lie).execute(&store.writer).await.unwrap();
+        assert!(done.rows_affected() > 0, "{lie}");
+        store.close().await;
+        let (_, opened, stop, task) = open(dir.path()).await;
+        stop.cancel();
+        task.await.unwrap();
+        store = opened;
+        assert_eq!(dump(&store).await, before, "{lie}");
+        let vouchers: i64 = sqlx::query_scalar("select count(*) from voucher").fetch_one(&store.readers).await.unwrap();
+        assert_eq!(vouchers, 0, "{lie}");
+        before = dump(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_written_is_told_until_it_can_and_needs_no_input_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store, _, _) = open(dir.path()).await;
+    log.submit(opened(), None).await.unwrap();
+    assert_eq!(log.unwritable(), None);
+    sqlx::query("create trigger full before insert on entry begin select raise(abort, 'disk is full'); end")
+        .execute(&store.writer)
+        .await
+        .unwrap();
+    log.submit(deposit(2), None).await.unwrap_err();
+    assert!(log.unwritable().is_some_and(|why| why.contains("disk is full")));
+    sqlx::query("drop trigger full").execute(&store.writer).await.unwrap();
+    let mut watch = log.watch_writable();
+    watch.wait_for(Option::is_none).await.unwrap();
+    assert_eq!(log.unwritable(), None);
+}
+
+#[tokio::test]
 async fn a_snapshot_that_lies_is_dropped_and_the_log_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let (log, store, stop, task) = open(dir.path()).await;

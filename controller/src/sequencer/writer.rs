@@ -7,7 +7,7 @@ use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::{Hash32, TimeMs};
 use selion_log::Entry;
 use selion_market::{Answer, Input, Stamp, State, step};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::load::{self, Loaded, effect_leaves, effects_root};
@@ -17,6 +17,8 @@ use crate::store::{entry, head, term, work};
 
 /// Most jobs in one transaction.
 const BATCH: usize = 256;
+/// After a commit that failed, this long passes before the store is tried again by itself.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 /// A snapshot is written when this many entries have come since the last.
 const SNAPSHOT_EVERY: u64 = 5_000;
 
@@ -26,6 +28,8 @@ pub(super) struct Writer {
     pub loaded: Loaded,
     pub view: Arc<RwLock<View>>,
     pub batches: broadcast::Sender<Arc<Batch>>,
+    /// Told why a commit failed, and when one works again.
+    pub troubled: watch::Sender<Option<Arc<str>>>,
     pub stop: CancellationToken,
 }
 
@@ -48,7 +52,13 @@ impl Writer {
                 biased;
                 () = stop.cancelled() => break,
                 count = inbox.recv_many(&mut jobs, BATCH) => if count == 0 { break },
-                () = due(self.loaded.state.next_deadline(), self.parts.clock) => {}
+                () = tokio::time::sleep(TRY_AGAIN), if self.is_troubled() => {
+                    // Nothing but a proof that it works: what is due is entered after it.
+                    let tried = self.try_store().await;
+                    self.tell(tried.err());
+                    continue;
+                }
+                () = due(self.loaded.state.next_deadline(), self.parts.clock), if !self.is_troubled() => {}
             }
             self.batch(jobs).await;
             let size = self.loaded.state.next_seq;
@@ -58,6 +68,24 @@ impl Writer {
             }
         }
         self.snapshot().await;
+    }
+
+    fn is_troubled(&self) -> bool {
+        self.troubled.borrow().is_some()
+    }
+
+    fn tell(&self, trouble: Option<sqlx::Error>) {
+        let trouble: Option<Arc<str>> = trouble.map(|error| error.to_string().into());
+        self.troubled.send_if_modified(|told| {
+            let changed = told.is_some() != trouble.is_some();
+            *told = trouble;
+            changed
+        });
+    }
+
+    /// A commit of nothing, through the same journal as every other.
+    async fn try_store(&self) -> sqlx::Result<()> {
+        sqlx::query("update fence set term = term").execute(&self.parts.store.writer).await.map(drop)
     }
 
     async fn snapshot(&self) {
@@ -88,6 +116,7 @@ impl Writer {
         }
         match self.commit(&drafted, pending, &privates).await {
             Ok(head) => {
+                self.tell(None);
                 self.publish(&drafted, head);
                 let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();
                 for (reply, steps) in replies {
@@ -99,9 +128,11 @@ impl Writer {
             }
             Err(error) => {
                 tracing::error!(%error, "a batch was not committed; rebuilding State from the store");
-                if matches!(error, SubmitError::Fenced(_)) {
+                match &error {
                     // Whoever took over decides from here on; this process must not try again.
-                    self.stop.cancel();
+                    SubmitError::Fenced(_) => self.stop.cancel(),
+                    SubmitError::Unavailable(why) => drop(self.troubled.send_replace(Some(why.as_str().into()))),
+                    SubmitError::Stopped => {}
                 }
                 for (reply, _) in replies {
                     drop(reply.send(Err(error.clone())));

@@ -7,7 +7,7 @@ use selion_api::rest::LoggedEntry;
 use selion_log::{Levels, leaf_hash};
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
-use super::{fixed, int, uint, undecodable};
+use super::{count, fixed, int, undecodable};
 
 /// Appends one entry.
 pub async fn insert(
@@ -30,7 +30,7 @@ pub async fn insert(
 /// Entries in the log.
 pub async fn size(db: &SqlitePool) -> sqlx::Result<u64> {
     let row = sqlx::query("select coalesce(max(seq) + 1, 0) as size from entry").fetch_one(db).await?;
-    Ok(uint(row.get("size")))
+    count(&row, "entry", "size")
 }
 
 /// Canonical bytes of up to `limit` entries from `from` on.
@@ -71,7 +71,7 @@ pub async fn levels(db: &SqlitePool) -> sqlx::Result<Result<Levels, u64>> {
     while let Some(row) = rows.try_next().await? {
         let (bytes, stored): (&[u8], &[u8]) = (row.get("bytes"), row.get("leaf"));
         let leaf = leaf_hash(bytes);
-        if uint(row.get("seq")) != levels.size() || leaf.0 != *stored {
+        if count(&row, "entry", "seq")? != levels.size() || leaf.0 != *stored {
             return Ok(Err(levels.size()));
         }
         levels.push(leaf);
@@ -97,7 +97,7 @@ pub async fn page(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<Lo
                 .map(|bytes| borsh::from_slice(&bytes).map_err(undecodable))
                 .transpose()?;
             Ok(LoggedEntry {
-                seq: uint(row.get("seq")),
+                seq: count(&row, "entry", "seq")?,
                 entry: hex::encode(row.get::<Vec<u8>, _>("bytes")),
                 effects: effects.iter().map(hex::encode).collect(),
                 head,

@@ -24,8 +24,8 @@ pub use published::published;
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, SqlitePool};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
+use sqlx::{Connection, Row, SqlitePool};
 
 /// The database: one writer connection, many readers.
 #[derive(Clone)]
@@ -121,7 +121,26 @@ pub fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A count or a time as it was stored.
+/// A count or a time out of a row of `table`. A damaged one is never believed.
+///
+/// # Errors
+///
+/// [`sqlx::Error::Decode`] naming table, column and value, if it is below zero.
+pub fn count(row: &SqliteRow, table: &str, column: &str) -> sqlx::Result<u64> {
+    let value: i64 = row.try_get(column)?;
+    u64::try_from(value).map_err(|_| sqlx::Error::Decode(format!("{table}.{column} is {value}, below zero").into()))
+}
+
+/// The same where the column may be empty.
+///
+/// # Errors
+///
+/// As [`count`].
+pub fn count_if_any(row: &SqliteRow, table: &str, column: &str) -> sqlx::Result<Option<u64>> {
+    row.try_get::<Option<i64>, _>(column)?.map(|_| count(row, table, column)).transpose()
+}
+
+/// A count or a time of a login's row, where zero is the careful reading of a damaged one: it is over, or never was.
 #[must_use]
 pub fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or_default()

@@ -6,7 +6,7 @@ use selion_market::state::BlockRef;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
-use super::{fixed, int, uint};
+use super::{count, count_if_any, fixed, int};
 
 /// What a transaction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,16 @@ impl Kind {
             Self::Renew => "renew",
             Self::Relay => "relay",
             Self::Answer => "answer",
+        }
+    }
+
+    /// Whether a newer order of this kind says all that an older one said, whatever each is about. Of the others only one
+    /// about the same subject does: an answer to one accusation is none to another.
+    #[must_use]
+    pub fn overtakes(self) -> bool {
+        match self {
+            Self::Anchor | Self::Claim | Self::Register | Self::Renew => true,
+            Self::Relay | Self::Answer => false,
         }
     }
 
@@ -144,10 +154,10 @@ pub struct Try {
 }
 
 pub(super) fn outgoing(row: &SqliteRow) -> sqlx::Result<Outgoing> {
-    let number: Option<i64> = row.try_get("block_number")?;
+    let number = count_if_any(row, "outbox", "block_number")?;
     let hash: Option<Vec<u8>> = row.try_get("block_hash")?;
     let block = match (number, hash) {
-        (Some(number), Some(hash)) => Some(BlockRef { number: uint(number), hash: Hash32(fixed(&hash)?) }),
+        (Some(number), Some(hash)) => Some(BlockRef { number, hash: Hash32(fixed(&hash)?) }),
         _ => None,
     };
     let tx_hash: Option<Vec<u8>> = row.try_get("tx_hash")?;
@@ -159,18 +169,18 @@ pub(super) fn outgoing(row: &SqliteRow) -> sqlx::Result<Outgoing> {
             target: Address(fixed(row.try_get("target")?)?),
             calldata: row.try_get("calldata")?,
         },
-        created: TimeMs(uint(row.try_get("created_ms")?)),
+        created: TimeMs(count(row, "outbox", "created_ms")?),
         status: Status::read(row.try_get("status")?)?,
-        nonce: row.try_get::<Option<i64>, _>("nonce")?.map(uint),
-        gas_limit: row.try_get::<Option<i64>, _>("gas_limit")?.map(uint),
+        nonce: count_if_any(row, "outbox", "nonce")?,
+        gas_limit: count_if_any(row, "outbox", "gas_limit")?,
         tx_hash: tx_hash.map(|bytes| fixed(&bytes).map(Hash32)).transpose()?,
         block,
         reason: row.try_get("reason")?,
     })
 }
 
-/// Puts an order at the end of the key's queue. An order of the same kind that has not been signed yet is dropped: the
-/// newer one says all that it said.
+/// Puts an order at the end of the key's queue. An order of the same kind that has not been signed yet is dropped if the
+/// newer one says all that it said: see [`Kind::overtakes`].
 ///
 /// # Errors
 ///
@@ -179,10 +189,12 @@ pub async fn push(db: &SqlitePool, signer: Address, order: &Order, now: TimeMs) 
     let mut tx = db.begin().await?;
     sqlx::query(
         "update outbox set status = 'dropped', reason = 'a newer one overtook it' \
-         where signer = ?1 and kind = ?2 and status = 'queued'",
+         where signer = ?1 and kind = ?2 and status = 'queued' and (?3 or subject = ?4)",
     )
     .bind(&signer.0[..])
     .bind(order.kind.code())
+    .bind(order.kind.overtakes())
+    .bind(&order.subject)
     .execute(&mut *tx)
     .await?;
     let seq = insert(&mut tx, signer, order, now).await?;
@@ -278,8 +290,8 @@ pub async fn tries(db: &SqlitePool, seq: i64) -> sqlx::Result<Vec<Try>> {
                 raw: row.try_get("raw")?,
                 max_fee: u128::from_be_bytes(fixed(row.try_get("max_fee")?)?),
                 priority_fee: u128::from_be_bytes(fixed(row.try_get("priority_fee")?)?),
-                signed: TimeMs(uint(row.try_get("signed_ms")?)),
-                sent: row.try_get::<Option<i64>, _>("sent_ms")?.map(|at| TimeMs(uint(at))),
+                signed: TimeMs(count(row, "outbox_try", "signed_ms")?),
+                sent: count_if_any(row, "outbox_try", "sent_ms")?.map(TimeMs),
             })
         })
         .collect()
@@ -291,9 +303,11 @@ pub async fn tries(db: &SqlitePool, seq: i64) -> sqlx::Result<Vec<Try>> {
 ///
 /// When SQLite fails.
 pub async fn next_nonce(db: &SqlitePool, signer: Address) -> sqlx::Result<u64> {
-    let highest: Option<i64> =
-        sqlx::query_scalar("select max(nonce) from outbox where signer = ?1").bind(&signer.0[..]).fetch_one(db).await?;
-    Ok(highest.map_or(0, |nonce| uint(nonce).saturating_add(1)))
+    let row = sqlx::query("select max(nonce) as nonce from outbox where signer = ?1")
+        .bind(&signer.0[..])
+        .fetch_one(db)
+        .await?;
+    Ok(count_if_any(&row, "outbox", "nonce")?.map_or(0, |nonce| nonce.saturating_add(1)))
 }
 
 /// Writes a signed form of a row under `nonce`. `false` if the row is over, or has another nonce.

@@ -54,7 +54,7 @@ macro_rules! select {
 fn kept(row: &SqliteRow) -> sqlx::Result<Kept> {
     Ok(Kept {
         account: Account(fixed(row.try_get("account")?)?),
-        nonce: uint(row.try_get("relay_nonce")?),
+        nonce: count(row, "relay", "relay_nonce")?,
         call: row.try_get("call")?,
         row: outbox::outgoing(row)?,
     })

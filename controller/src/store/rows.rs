@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use futures::TryStreamExt;
 use selion_api::lease::LeaseState;
 use selion_api::{Account, Hash32, LeaseId, NodeId, Reason, rest};
 use selion_market::{Answer, Effect, State, VoucherDue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
-use super::{int, uint, voucher};
+use super::{int, voucher};
 use crate::project;
 use crate::sequencer::Step;
 
@@ -208,27 +211,56 @@ pub const TABLES: [&str; 9] =
 /// Whether the rows are those of a log of `size` entries, by number: `(counted by the fold, found)`.
 pub async fn count(db: &SqlitePool, size: u64) -> sqlx::Result<(Option<Counts>, Counts)> {
     let row = sqlx::query("select size, leases, events, bills from fold").fetch_optional(db).await?;
-    let counted = row.filter(|row| uint(row.get("size")) == size).map(|row| Counts {
-        leases: uint(row.get("leases")),
-        events: uint(row.get("events")),
-        bills: uint(row.get("bills")),
-    });
+    let counted = match row {
+        Some(row) if super::count(&row, "fold", "size")? == size => Some(counts(&row)?),
+        _ => None,
+    };
     let row = sqlx::query(
         "select (select count(*) from lease) as leases, (select count(*) from lease_event) as events, \
          (select count(*) from bill) as bills",
     )
     .fetch_one(db)
     .await?;
-    let found =
-        Counts { leases: uint(row.get("leases")), events: uint(row.get("events")), bills: uint(row.get("bills")) };
-    Ok((counted, found))
+    Ok((counted, counts(&row)?))
+}
+
+fn counts(row: &SqliteRow) -> sqlx::Result<Counts> {
+    let of = |column| super::count(row, "fold", column);
+    Ok(Counts { leases: of("leases")?, events: of("events")?, bills: of("bills")? })
+}
+
+/// One digest for each table of the fold, over every column of every row.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn digests(db: &mut SqliteConnection) -> sqlx::Result<BTreeMap<&'static str, Hash32>> {
+    let mut digests = BTreeMap::new();
+    for table in TABLES {
+        let columns = sqlx::query("select name from pragma_table_info(?1) order by cid").bind(table);
+        let columns: Vec<String> =
+            columns.fetch_all(&mut *db).await?.iter().map(|row| row.try_get("name")).collect::<sqlx::Result<_>>()?;
+        let quoted: Vec<String> = columns.iter().map(|column| format!("quote({column})")).collect();
+        // SQLite's own literals: a text can hold no separator, and a blob is no text of the same letters.
+        let line = quoted.join(" || ',' || ");
+        let query = format!("select {line} as line from {table} order by line");
+        let mut hasher = Sha256::new();
+        let mut rows = sqlx::query(sqlx::AssertSqlSafe(query)).fetch(&mut *db);
+        while let Some(row) = rows.try_next().await? {
+            hasher.update(row.try_get::<&str, _>("line")?);
+            hasher.update("\n");
+        }
+        drop(rows);
+        digests.insert(table, Hash32(hasher.finalize().into()));
+    }
+    Ok(digests)
 }
 
 fn json<T: Serialize>(value: &T) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-fn read<T: DeserializeOwned>(row: &sqlx::sqlite::SqliteRow) -> sqlx::Result<T> {
+fn read<T: DeserializeOwned>(row: &SqliteRow) -> sqlx::Result<T> {
     serde_json::from_str(row.get::<&str, _>("body")).map_err(|error| sqlx::Error::Decode(error.into()))
 }
 

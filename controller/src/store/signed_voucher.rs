@@ -6,7 +6,7 @@ use selion_api::{Account, Amount, Signature, TimeMs};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqlitePool};
 
-use super::{fixed, int, uint};
+use super::{count, count_if_any, fixed, int};
 
 /// A voucher and how far it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,15 +35,15 @@ fn kept(row: &SqliteRow) -> sqlx::Result<Kept> {
             renter: Account(fixed(row.try_get("renter")?)?),
             provider: Account(fixed(row.try_get("provider")?)?),
             cumulative: amount(row, "cumulative")?,
-            used_through: TimeMs(uint(row.try_get("used_through")?)),
+            used_through: TimeMs(count(row, "signed_voucher", "used_through")?),
             epoch: row.try_get("epoch")?,
-            log_size: uint(row.try_get("log_size")?),
+            log_size: count(row, "signed_voucher", "log_size")?,
             renter_signature: Signature(fixed(row.try_get("renter_signature")?)?),
             authority_signature: Signature(fixed(row.try_get("authority_signature")?)?),
         },
         delivered: amount(row, "delivered")?,
         claimed: amount(row, "claimed")?,
-        unclaimed_since: row.try_get::<Option<i64>, _>("unclaimed_since")?.map(|at| TimeMs(uint(at))),
+        unclaimed_since: count_if_any(row, "signed_voucher", "unclaimed_since")?.map(TimeMs),
     })
 }
 

@@ -18,7 +18,7 @@ pub async fn raise(db: &SqlitePool, epoch: u32) -> sqlx::Result<Option<Fence>> {
     .fetch_optional(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(row.map(|row| Fence { epoch, term: uint(row.get("term")) }))
+    row.map(|row| Ok(Fence { epoch, term: count(&row, "fence", "term")? })).transpose()
 }
 
 /// Whether `fence` is still the one in force, within the caller's transaction.

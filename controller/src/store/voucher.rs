@@ -4,7 +4,7 @@ use selion_api::{Account, Amount, TimeMs};
 use selion_market::VoucherDue;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
-use super::{fixed, int, uint};
+use super::{count, fixed, int};
 
 /// A total that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ pub async fn due(db: &SqlitePool) -> sqlx::Result<Vec<VoucherRow>> {
             Ok(VoucherRow {
                 renter: Account(fixed(&row.get::<Vec<u8>, _>("renter"))?),
                 provider: Account(fixed(&row.get::<Vec<u8>, _>("provider"))?),
-                cumulative: Amount(uint(row.get("cumulative"))),
-                used_through: TimeMs(uint(row.get("used_through"))),
-                log_size: uint(row.get("log_size")),
+                cumulative: Amount(count(&row, "voucher", "cumulative")?),
+                used_through: TimeMs(count(&row, "voucher", "used_through")?),
+                log_size: count(&row, "voucher", "log_size")?,
             })
         })
         .collect()

@@ -139,7 +139,7 @@ fn an_older_state_directory_uses_no_number_twice() {
 }
 
 fn desired(epoch: u32, term: u64) -> Desired {
-    Desired { fence: Fence { epoch, term }, generation: 1, assignments: Vec::new() }
+    Desired { node: NodeId([1; 20]), fence: Fence { epoch, term }, generation: 1, assignments: Vec::new() }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use selion_api::Account;
 use selion_api::agent::{Fence, SignedHead};
 use selion_api::commit::PoolId;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct Marks {
     pub fence: Fence,
     /// Highest head shown.
     pub head: Option<SignedHead>,
+    /// The authority of the highest epoch obeyed, as the chain named it.
+    #[serde(default)]
+    pub authority: Option<(u32, Account)>,
 }
 
 impl Marks {

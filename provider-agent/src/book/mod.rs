@@ -5,7 +5,8 @@
 //!   node.key           signs reports; its address is the node's id      0600
 //!   provider.key       owns the stake, unless the owner keeps it elsewhere
 //!   outbox             reports that the log may not have yet
-//!   marks.json         pool, highest fence, highest head
+//!   marks.json         pool, authority, highest fence, highest head
+//!   reserve            room for the two above when a lease has filled the disk
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
 //! ```
@@ -13,16 +14,20 @@
 mod journal;
 mod marks;
 mod outbox;
+mod reserve;
 mod vouchers;
 
 pub use marks::Marks;
-pub use outbox::{Outbox, OutboxError};
+pub use outbox::{Outbox, OutboxError, is_last};
+use reserve::Reserve;
+pub(crate) use reserve::is_full;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use selion_api::Account;
 use selion_api::agent::{Desired, Fence, Head, SignedHead, SignedVoucher};
 use selion_api::commit::PoolId;
 
@@ -99,6 +104,7 @@ pub struct Book {
     node: Signer,
     marks: std::sync::Mutex<Marks>,
     outbox: Outbox,
+    reserve: Reserve,
     /// Held for the life of the agent.
     _lock: nix::fcntl::Flock<File>,
 }
@@ -125,6 +131,7 @@ impl Book {
             node: Signer::open_or_create(&dir.join("node.key"))?,
             marks: std::sync::Mutex::new(Marks::read(&dir.join("marks.json"))?),
             outbox: Outbox::open(&dir.join("outbox"))?,
+            reserve: Reserve::open(&dir.join(RESERVE)),
             dir: dir.to_owned(),
             _lock: lock,
         };
@@ -147,6 +154,13 @@ impl Book {
             fs::set_permissions(&folder, Permissions::from_mode(mode)).map_err(|source| at(&folder, source))?;
         }
         Ok(())
+    }
+
+    /// Takes the room of the reserve again, after it was used.
+    pub(crate) fn refill(&self) {
+        if let Err(error) = self.reserve.fill() {
+            tracing::warn!(%error, "the agent's reserve on the disk cannot be taken again");
+        }
     }
 
     /// Its folder.
@@ -193,7 +207,19 @@ impl Book {
         self.marks().clone()
     }
 
-    /// Accepts `pool` if the state belongs to it or, so far, to none.
+    /// Whether the state belongs to `pool` or, so far, to none.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::OtherPool`].
+    pub fn fits_pool(&self, pool: PoolId) -> Result<(), BookError> {
+        match self.marks().pool {
+            Some(had) if had != pool => Err(BookError::OtherPool { had, got: pool }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Binds the state to `pool`, if it belongs to it or, so far, to none.
     ///
     /// # Errors
     ///
@@ -207,7 +233,21 @@ impl Book {
         }
     }
 
-    /// Checks that `desired` comes from a controller that may still decide, and remembers its fence on disk.
+    /// Remembers on disk who signs in `epoch`, as the chain said, for times when the chain is silent.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`].
+    pub fn remember_authority(&self, epoch: u32, authority: Account) -> Result<(), BookError> {
+        let mut marks = self.marks();
+        if marks.authority.is_some_and(|(had, _)| had >= epoch) {
+            return Ok(());
+        }
+        marks.update(&self.dir.join("marks.json"), |marks| marks.authority = Some((epoch, authority)))
+    }
+
+    /// Checks that `desired`, which the authority signed, comes from a controller that may still decide, and remembers its
+    /// fence on disk.
     ///
     /// # Errors
     ///
@@ -263,6 +303,9 @@ impl Book {
     }
 }
 
+/// File of the reserve, beside those that it is for.
+const RESERVE: &str = "reserve";
+
 /// Makes `dir` and lets nobody but its owner in.
 ///
 /// # Errors
@@ -280,14 +323,15 @@ fn at(path: &Path, source: io::Error) -> BookError {
 /// Replaces the file at `path` whole or not at all, and survives a power cut on return.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), BookError> {
     let beside = path.with_extension("new");
-    let written = File::create(&beside)
-        .and_then(|mut file| {
-            file.set_permissions(Permissions::from_mode(0o600))?;
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()));
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)?;
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    };
+    let written = Reserve::at(path.with_file_name(RESERVE)).with_room(write);
     written.map_err(|source| at(path, source))
 }
 

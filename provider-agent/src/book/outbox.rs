@@ -13,7 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use selion_api::agent::{MemberEvent, Outputs, Report, SignedReport, ToController};
 use tokio::sync::watch;
 
+use super::RESERVE;
 use super::journal::Journal;
+use super::reserve::Reserve;
 use crate::member_key::MemberKey;
 
 /// The file is written anew when it is longer than this, and than twice what it was after the last time.
@@ -146,7 +148,8 @@ impl Outbox {
         let entry = Entry { outputs, report };
         let io = |source| OutboxError::Io { path: self.path.clone(), source };
         let frames = entry.frames().map_err(io)?;
-        inner.journal.append(&frames).map_err(io)?;
+        let reserve = Reserve::at(self.path.with_file_name(RESERVE));
+        reserve.with_room(|| inner.journal.append(&frames)).map_err(io)?;
         inner.entries.insert(seq, entry);
         inner.last = seq;
         drop(inner);
@@ -208,6 +211,11 @@ impl Outbox {
         (open.into_iter().map(|(_, report)| report.clone()).collect(), ended.into_iter().map(|(key, _)| key).collect())
     }
 
+    /// Whether the disk is to blame, so that the same call may work later.
+    pub(crate) fn is_full(error: &OutboxError) -> bool {
+        matches!(error, OutboxError::Io { source, .. } if super::is_full(source))
+    }
+
     fn compact(&self, inner: &mut Inner) -> Result<(), OutboxError> {
         let io = |source| OutboxError::Io { path: self.path.clone(), source };
         let beside = self.path.with_extension("new");
@@ -223,7 +231,15 @@ impl Outbox {
             }
             Ok(journal)
         };
-        inner.journal = rewrite().map_err(io)?;
+        match rewrite() {
+            Ok(journal) => inner.journal = journal,
+            // The file that is there says all; it is written anew when there is room.
+            Err(error) if super::is_full(&error) => {
+                tracing::warn!(%error, "the outbox is not written anew");
+                drop(fs::remove_file(&beside));
+            }
+            Err(error) => return Err(io(error)),
+        }
         inner.compact_above = COMPACT_BYTES.max(2 * inner.journal.len);
         Ok(())
     }

@@ -1,19 +1,20 @@
 //! The link: one outbound WebSocket, opened again for ever, on a thread of its own so that no work can delay a
 //! heartbeat.
 
-mod heads;
+mod authority;
 mod session;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use selion_api::agent::{Desired, SignedVoucher, ToController};
-use selion_api::{Account, Address, NodeSpec, Reason};
+use selion_api::agent::{Desired, Fence, SignedVoucher, ToController};
+use selion_api::{Address, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use heads::Heads;
+pub(crate) use authority::Authority;
+pub use authority::Unknown;
 
 use crate::book::{Book, BookError};
 use crate::error::chain;
@@ -29,7 +30,7 @@ const GOOD: Duration = Duration::from_secs(5);
 /// What the link brings to the agent.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// What the node should hold; its fence was checked.
+    /// What the node should hold; signature and fence were checked.
     Desired(Desired),
     /// Money; not checked yet.
     Voucher(SignedVoucher),
@@ -85,6 +86,9 @@ pub enum LinkError {
         /// As configured.
         ours: Address,
     },
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes for the hello: {0}")]
+    NoRandom(String),
     /// A message that makes no sense here.
     #[error("the controller sent {0}; is it a Selion controller of this version?")]
     Nonsense(String),
@@ -96,18 +100,37 @@ pub enum LinkError {
         /// What to do.
         detail: String,
     },
-    /// A head that is nobody's promise.
+    /// What came is not the authority's.
     #[error(
-        "the controller showed a head of {size} entries that the authority {authority} of epoch {epoch} did not sign; \
-         check --controller and --chain-rpc"
+        "the controller sent {what} for epoch {} term {} that the pool's authority did not sign; nothing of it was kept. \
+         Check --controller, --pool and --chain-rpc", fence.epoch, fence.term
     )]
-    HeadNotSigned {
-        /// Entries that it covers.
-        size: u64,
-        /// Its epoch.
+    NotSigned {
+        /// What came.
+        what: &'static str,
+        /// The fence it names.
+        fence: Fence,
+    },
+    /// Nobody can say whose word counts.
+    #[error(
+        "it is not known who is the pool's authority in epoch {epoch}, so nothing is obeyed; check --chain-rpc and --pool"
+    )]
+    AuthorityUnknown {
+        /// The epoch that the controller names.
         epoch: u32,
-        /// Who should have signed; zero if the chain has no such epoch.
-        authority: Account,
+        /// Why.
+        #[source]
+        source: Box<Unknown>,
+    },
+    /// Authority has passed on.
+    #[error(
+        "the controller decides for epoch {epoch}, but authority has passed to epoch {now} on chain; use the new --controller"
+    )]
+    Deposed {
+        /// The controller's.
+        epoch: u32,
+        /// In force in the newest final block.
+        now: u32,
     },
     /// What it said contradicts what this node saw, or our own state failed.
     #[error(transparent)]
@@ -121,7 +144,7 @@ pub enum LinkError {
 pub(crate) struct Link {
     pub(crate) url: String,
     pub(crate) pool: Option<Address>,
-    pub(crate) heads: Heads,
+    pub(crate) authority: Authority,
     pub(crate) spec: NodeSpec,
     pub(crate) book: Arc<Book>,
     pub(crate) logs: Logs,

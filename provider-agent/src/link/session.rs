@@ -35,6 +35,8 @@ struct Session<'a> {
     wire: Wire,
     /// Reports up to here were sent or are acknowledged.
     sent: u64,
+    /// In which signatures count; known once the link is greeted.
+    pool: Option<PoolId>,
 }
 
 /// Connects, greets, and holds the link until it ends. `Ok` only if the agent itself is gone.
@@ -47,10 +49,13 @@ pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
     let (socket, _) = connected.map_err(|source| LinkError::Connect { url, source: Box::new(source) })?;
     let (sink, stream) = socket.split();
     let wire = Wire { sink, stream, came: VecDeque::new(), heard: Instant::now() };
-    let mut session = Session { link, wire, sent: 0 };
+    let mut session = Session { link, wire, sent: 0, pool: None };
     timeout(STEP * 2, session.greet()).await.map_err(|_| silent("finish the greeting"))??;
     (session.link.on_event)(Event::Linked);
-    session.talk().await
+    let following = session.pool.map(|pool| tokio::spawn(session.link.authority.clone().follow(pool)));
+    let ended = session.talk().await;
+    following.inspect(|task| task.abort());
+    ended
 }
 
 impl Session<'_> {
@@ -65,13 +70,18 @@ impl Session<'_> {
             other => return Err(unexpected("before the challenge", &other)),
         };
         self.check_pool(pool)?;
+        self.link.authority.prepare(&self.link.book, pool).await;
         let hello = self.hello(&pool, nonce)?;
+        let asked = (hello.hello.spec.node, hello.hello.challenge);
         self.wire.send(&ToController::Hello(Box::new(hello))).await?;
         match self.wire.receive().await? {
-            ToAgent::Welcome { token, last_seq, head } => {
+            ToAgent::Welcome { token, signed, head } => {
+                self.link.authority.welcomed(&self.link.book, pool, asked, &signed).await?;
+                self.pool = Some(pool);
                 if let Some(head) = head {
-                    self.link.heads.see(&self.link.book, head).await?;
+                    self.link.authority.see(&self.link.book, pool, head)?;
                 }
+                let last_seq = signed.welcome.last_seq;
                 self.link.book.outbox().acknowledge(last_seq).map_err(crate::book::BookError::from)?;
                 self.sent = last_seq;
                 self.link.logs.rewind();
@@ -86,16 +96,19 @@ impl Session<'_> {
     fn check_pool(&self, pool: PoolId) -> Result<(), LinkError> {
         match self.link.pool {
             Some(ours) if ours != pool.controller => Err(LinkError::WrongPool { theirs: pool.controller, ours }),
-            _ => Ok(self.link.book.pin_pool(pool)?),
+            _ => Ok(self.link.book.fits_pool(pool)?),
         }
     }
 
     fn hello(&self, pool: &PoolId, nonce: Hash32) -> Result<SignedHello, LinkError> {
         let book = &self.link.book;
         let seen = book.seen();
+        let mut challenge = Hash32::ZERO;
+        getrandom::fill(&mut challenge.0).map_err(|error| LinkError::NoRandom(error.to_string()))?;
         let hello = Hello {
             version: LINK_VERSION,
             nonce,
+            challenge,
             spec: self.link.spec.clone(),
             fence: seen.fence,
             head: seen.head,
@@ -149,8 +162,11 @@ impl Session<'_> {
 
     async fn obey(&mut self, message: ToAgent) -> Result<(), LinkError> {
         match message {
-            ToAgent::Desired(desired) => {
-                self.link.book.admit(&desired)?;
+            ToAgent::Desired(signed) => {
+                let pool = self.pool.ok_or_else(|| LinkError::Nonsense("a desired state before its welcome".into()))?;
+                let Link { authority, book, spec, .. } = &*self.link;
+                let desired = authority.desired(book, pool, spec.node, signed).await?;
+                book.admit(&desired)?;
                 self.pass(Inbound::Desired(desired)).await
             }
             ToAgent::Ack { seq } => {
@@ -166,7 +182,10 @@ impl Session<'_> {
                 Ok(())
             }
             ToAgent::Echo { nonce } => self.wire.send(&ToController::Echo { nonce }).await,
-            ToAgent::Head(head) => self.link.heads.see(&self.link.book, head).await,
+            ToAgent::Head(head) => match self.pool {
+                Some(pool) => self.link.authority.see(&self.link.book, pool, head),
+                None => Ok(()),
+            },
             ToAgent::Token(token) => {
                 self.link.token.send_replace(Some(token));
                 Ok(())

@@ -2,7 +2,7 @@
 
 use selion_api::agent::{MemberEvent, Phase};
 use selion_api::lease::LeaseState;
-use selion_api::{NodeId, Reason, SliceWant, Slot};
+use selion_api::{NodeId, NodeSpec, Reason, SliceWant, Slot};
 use selion_market::{Answer, Input, Outcome};
 
 use crate::pool::{HOUR, Pool, a100, ask, gpu_id, mig, node_id, renter, spec};
@@ -51,6 +51,51 @@ fn a_report_of_what_was_not_given_changes_nothing_but_is_heard() {
     assert_eq!(pool.state_of(id), LeaseState::Held);
     assert!(pool.state.nodes[&node_id(1)].last_seq > 1, "the agent need not send them again");
     assert_eq!(refused(pool.send(honest)), Reason::StaleReport);
+}
+
+#[test]
+fn numbers_that_the_controller_left_out_keep_no_later_report_from_being_heard() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let mut report = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    report.seq += 5;
+    let number = report.seq;
+    assert_eq!(pool.state.hears(&report), Ok(()));
+    assert_eq!(pool.send(report).answer, Answer::Done);
+    assert_eq!(pool.state.nodes[&node_id(1)].last_seq, number);
+}
+
+#[test]
+fn a_spec_whose_words_would_forge_lines_or_terminals_is_refused() {
+    let mut pool = Pool::small();
+    let good = spec(2, vec![a100(2, 0)]);
+    let mut model = good.clone();
+    model.gpus[0].model = "A100\u{1b}[2J".into();
+    for bad in [
+        NodeSpec { address: "203.0.113.9:1 1\n0 attacker.example".into(), ..good.clone() },
+        NodeSpec { region: "\u{1b}]0;owned\u{7}".into(), ..good.clone() },
+        NodeSpec { rack: "x".repeat(65), ..good.clone() },
+        model,
+    ] {
+        assert_eq!(refused(pool.enter(Input::Linked { spec: bad, last_seq: 0 })), Reason::SpecMismatch);
+    }
+    assert_eq!(pool.enter(Input::Linked { spec: good, last_seq: 0 }).answer, Answer::Done);
+}
+
+#[test]
+fn a_link_that_would_change_nothing_is_known() {
+    let mut pool = Pool::small();
+    let spec = pool.state.nodes[&node_id(1)].spec.clone().unwrap();
+    assert!(pool.state.has_link(&spec, 0));
+    let changed = NodeSpec { cpu_milli: 1, ..spec.clone() };
+    assert!(!pool.state.has_link(&changed, 0));
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let report = pool.report_for(id, 0, MemberEvent::Accepted, 0);
+    pool.send(report);
+    assert!(!pool.state.has_link(&spec, 0), "an agent that forgot its reports has lost what it staged");
+    assert!(pool.state.has_link(&spec, 1));
+    pool.enter(Input::Lost { node: node_id(1), last_seq: 1 });
+    assert!(!pool.state.has_link(&spec, 1));
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub(super) struct Agent {
     pub nonce: Hash32,
 }
 
+/// What an agent here wants to find in its welcome.
+pub(super) const CHALLENGE: Hash32 = Hash32([77; 32]);
+
 impl Agent {
     /// Connects and reads the challenge.
     pub(super) async fn connect(url: &str) -> Self {
@@ -45,7 +48,15 @@ impl Agent {
 
     /// What an honest agent says.
     pub(super) fn hello(&self, spec: NodeSpec) -> Hello {
-        Hello { version: LINK_VERSION, nonce: self.nonce, spec, fence: OURS, head: None, last_seq: 0 }
+        Hello {
+            version: LINK_VERSION,
+            nonce: self.nonce,
+            challenge: CHALLENGE,
+            spec,
+            fence: OURS,
+            head: None,
+            last_seq: 0,
+        }
     }
 
     /// Signs the hello with `key` and sends it.

@@ -1,18 +1,23 @@
 //! A controller that notes what is entered and commits when it is told to.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use selion_api::agent::{Fence, MemberEvent, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
-use selion_api::{Account, Amount, Hash32, LeaseId, NodeId};
+use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Answer, Input, Outcome, State, Touched};
 use tokio::sync::{Semaphore, broadcast};
 
 use super::super::core::{Claim, Core, CoreError, GatewayToken};
+use super::key::Key;
 use crate::sequencer::{Batch, Position, Step, SubmitError};
 
+/// Number of the authority's key.
+pub(super) const AUTHORITY: u8 = 1;
 pub(super) const OURS: Fence = Fence { epoch: 1, term: 2 };
 
 pub(super) struct Fake {
@@ -28,6 +33,8 @@ pub(super) struct Fake {
     pub stored: Mutex<Vec<(Account, Account, Amount)>>,
     pub claims: Mutex<Vec<Claim>>,
     pub nonces: Mutex<u8>,
+    /// Commits fail, as on a full disk.
+    pub full: AtomicBool,
     batches: broadcast::Sender<Arc<Batch>>,
 }
 
@@ -46,6 +53,7 @@ impl Fake {
             stored: Mutex::default(),
             claims: Mutex::default(),
             nonces: Mutex::default(),
+            full: AtomicBool::new(false),
             batches: broadcast::Sender::new(64),
         })
     }
@@ -89,10 +97,15 @@ impl Fake {
             })],
             head: SignedHead {
                 head: selion_api::agent::Head { size: state.next_seq, root: head, digest: head, fence: OURS },
-                signature: selion_api::Signature::ZERO,
+                signature: Signature::ZERO,
             },
         };
         drop(self.batches.send(Arc::new(batch)));
+    }
+
+    fn is_writable(&self) -> Result<(), SubmitError> {
+        let full = self.full.load(Ordering::SeqCst);
+        if full { Err(SubmitError::Unavailable("disk is full".into())) } else { Ok(()) }
     }
 
     fn apply(&self, input: &Input) -> Option<()> {
@@ -126,6 +139,7 @@ fn outcome(touched: Touched) -> Outcome {
 #[async_trait::async_trait]
 impl Core for Fake {
     async fn submit(&self, input: Input) -> Result<Arc<Step>, SubmitError> {
+        self.is_writable()?;
         self.entered.lock().unwrap().push(input.clone());
         let permit = self.commits.acquire().await;
         permit.map_err(|_| SubmitError::Stopped)?.forget();
@@ -134,8 +148,22 @@ impl Core for Fake {
         Ok(Arc::new(Step { seq: state.next_seq, at_ms: state.now, input, outcome: outcome(Touched::default()) }))
     }
 
-    fn state(&self, read: &mut dyn FnMut(&State)) {
-        read(&self.state.lock().unwrap());
+    async fn submit_all(&self, inputs: Vec<Input>) -> Result<Vec<Arc<Step>>, SubmitError> {
+        self.is_writable()?;
+        self.entered.lock().unwrap().extend(inputs.iter().cloned());
+        let permit = self.commits.acquire().await;
+        permit.map_err(|_| SubmitError::Stopped)?.forget();
+        for input in &inputs {
+            self.apply(input);
+        }
+        let mut state = self.state.lock().unwrap();
+        state.next_seq += 1;
+        let step = |input| Step { seq: state.next_seq, at_ms: state.now, input, outcome: outcome(Touched::default()) };
+        Ok(inputs.into_iter().map(|input| Arc::new(step(input))).collect())
+    }
+
+    fn state(&self) -> Box<dyn Deref<Target = State> + '_> {
+        Box::new(self.state.lock().unwrap())
     }
 
     fn batches(&self) -> broadcast::Receiver<Arc<Batch>> {
@@ -180,6 +208,10 @@ impl Core for Fake {
         let mut nonces = self.nonces.lock().unwrap();
         *nonces += 1;
         Ok(Hash32([*nonces; 32]))
+    }
+
+    fn sign(&self, digest: &Hash32) -> Signature {
+        Key::new(AUTHORITY).sign(digest)
     }
 
     fn contradicted(&self, claim: Claim) {

@@ -1,15 +1,16 @@
 //! Each lie that a hello can tell.
 
-use selion_api::agent::{Fence, Head, SignedHead, ToAgent};
-use selion_api::{Account, Hash32, Reason, Signature};
+use selion_api::agent::{Fence, Head, SignedHead, SignedWelcome, ToAgent, Welcome};
+use selion_api::{Account, Hash32, NodeSpec, Reason, Signature};
+use selion_contracts::signer::recover_text;
 use selion_market::Input;
 use selion_market::state::PoolTerms;
 
 use super::super::core::Claim;
 use super::super::counts::Bad;
 use super::super::liveness::{SWEEP, Sweeper};
-use super::agent::Agent;
-use super::fake::{Fake, OURS};
+use super::agent::{Agent, CHALLENGE};
+use super::fake::{AUTHORITY, Fake, OURS};
 use super::key::Key;
 use super::world::{POOL, World, grant, register, spec};
 
@@ -28,10 +29,13 @@ async fn an_honest_hello_is_entered_welcomed_and_told_what_to_hold() {
     let hello = agent.hello(spec(world.key.node()));
     agent.say(&world.key, hello).await;
     let welcome = agent.next().await;
-    let Some(ToAgent::Welcome { token, last_seq, .. }) = welcome else {
+    let Some(ToAgent::Welcome { token, signed: SignedWelcome { welcome, signature }, .. }) = welcome else {
         panic!("{welcome:?}");
     };
-    assert_eq!((token.as_str(), last_seq), ("token", 0));
+    let (node, challenge) = (world.key.node(), CHALLENGE);
+    assert_eq!(welcome, Welcome { node, challenge, fence: OURS, last_seq: 0 });
+    let by = recover_text(&welcome.digest_to_sign(&POOL).0, &signature);
+    assert_eq!((token.as_str(), by), ("token", Some(Account(Key::new(AUTHORITY).node().0))));
     assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1);
     assert_eq!(world.hub.live().links, 1);
 }
@@ -240,6 +244,26 @@ async fn a_spec_beyond_the_limits_is_refused_before_the_chain_is_looked_at() {
     assert_eq!(reason, Reason::BadRequest);
     assert!(detail.contains("one GPU twice"), "{detail}");
     assert_not_entered(&world);
+}
+
+#[tokio::test]
+async fn words_that_would_forge_a_peers_file_or_a_terminal_are_refused_with_the_remedy() {
+    let line = |spec: &mut NodeSpec| spec.address = "203.0.113.9:1 1\n0 attacker.example".into();
+    let title = |spec: &mut NodeSpec| spec.region = "\u{1b}]0;owned\u{7}".into();
+    let changes: [(&dyn Fn(&mut NodeSpec), &str); 2] = [(&line, "--address HOST"), (&title, "printable")];
+    for (change, remedy) in changes {
+        let world = World::start().await;
+        let mut lie = spec(world.key.node());
+        change(&mut lie);
+        register(&world.core, &lie);
+        let mut agent = Agent::connect(&world.url).await;
+        let hello = agent.hello(lie);
+        agent.say(&world.key, hello).await;
+        let (reason, detail) = agent.refusal().await;
+        assert_eq!(reason, Reason::BadRequest);
+        assert!(detail.contains(remedy), "{detail}");
+        assert_not_entered(&world);
+    }
 }
 
 #[tokio::test]

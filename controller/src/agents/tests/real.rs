@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use selion_api::agent::{Assignment, Desired, Head, MemberEvent, Phase, ToAgent};
+use selion_api::agent::{Assignment, Desired, Head, MemberEvent, Phase, SignedDesired, ToAgent};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss, Priority};
 use selion_api::{Account, Address, Amount, Hash32, LeaseId, MemberWant, NodeSpec, Reason, SliceWant, TimeMs};
@@ -67,6 +67,7 @@ impl Real {
             store,
             secrets: Arc::new(Secrets::open(dir.path(), &POOL).unwrap()),
             ipfs: Ipfs::new(content, None, false).unwrap(),
+            sign: Box::new(|text| Signer::from_bytes(&[1; 32]).unwrap().sign_text(text).unwrap()),
             clock: crate::wall_clock,
             on_claim: Box::new(|claim| panic!("nobody contradicts: {claim:?}")),
         };
@@ -144,7 +145,7 @@ fn block(authority: Account, key: &Key) -> Block {
 async fn assigned(agent: &mut Agent, phase: Phase) -> Assignment {
     loop {
         match agent.next().await {
-            Some(ToAgent::Desired(Desired { assignments, .. })) => {
+            Some(ToAgent::Desired(SignedDesired { desired: Desired { assignments, .. }, .. })) => {
                 if let Some(one) = assignments.into_iter().find(|one| one.phase == phase) {
                     return one;
                 }
@@ -215,7 +216,7 @@ async fn an_agent_is_told_to_stop_when_its_owners_notice_is_over_and_not_before(
     assert_eq!(real.state_of(lease), LeaseState::Active);
     loop {
         match agent.next().await {
-            Some(ToAgent::Desired(desired)) if desired.assignments.is_empty() => break,
+            Some(ToAgent::Desired(signed)) if signed.desired.assignments.is_empty() => break,
             Some(_) => {}
             None => panic!("the link closed"),
         }

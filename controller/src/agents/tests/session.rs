@@ -1,19 +1,25 @@
 //! A link after its welcome.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
 use selion_api::agent::{
-    LogChunk, LogSource, MemberEvent, Outputs, Phase, Report, SignedReport, SignedVoucher, ToAgent, ToController,
+    LogChunk, LogSource, MemberEvent, Outputs, Phase, Report, SignedDesired, SignedReport, SignedVoucher, ToAgent,
+    ToController,
 };
 use selion_api::commit::salted;
-use selion_api::{Amount, Hash32, Reason, Signature, TimeMs};
+use selion_api::{Account, Amount, GpuId, Hash32, LeaseId, Reason, Signature, Slot, TimeMs};
+use selion_contracts::signer::recover_text;
 use selion_market::Input;
+use selion_market::state::Progress;
 
 use super::super::counts::Bad;
+use super::super::liveness::{SWEEP, Sweeper};
 use super::agent::{Agent, report, signed};
+use super::fake::{AUTHORITY, OURS};
 use super::key::Key;
-use super::world::{LEASE, PROVIDER, RENTER, SALT, World, grant, work};
+use super::world::{LEASE, POOL, PROVIDER, RENTER, SALT, World, grant, work};
 
 const CID: &str = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi";
 
@@ -25,9 +31,12 @@ async fn the_desired_state_carries_the_work_and_where_the_peers_are() {
     let hello = agent.hello(super::world::spec(world.key.node()));
     agent.say(&world.key, hello).await;
     agent.next().await;
-    let Some(ToAgent::Desired(desired)) = agent.next().await else {
+    let Some(ToAgent::Desired(SignedDesired { desired, signature })) = agent.next().await else {
         panic!("no desired state came");
     };
+    let by = recover_text(&desired.digest_to_sign(&POOL).0, &signature);
+    assert_eq!(by, Some(Account(Key::new(AUTHORITY).node().0)), "nobody but the authority gives orders");
+    assert_eq!((desired.node, desired.fence), (world.key.node(), OURS));
     let [one] = &desired.assignments[..] else {
         panic!("{desired:?}");
     };
@@ -45,13 +54,13 @@ async fn a_batch_that_touches_the_node_sends_its_desired_state_again_with_a_high
     let hello = agent.hello(super::world::spec(world.key.node()));
     agent.say(&world.key, hello).await;
     agent.next().await;
-    let Some(ToAgent::Desired(first)) = agent.next().await else {
+    let Some(ToAgent::Desired(SignedDesired { desired: first, .. })) = agent.next().await else {
         panic!("no desired state came");
     };
     assert!(first.assignments.is_empty());
     grant(&world.core, world.key.node());
     world.core.touch(world.key.node());
-    let Some(ToAgent::Desired(second)) = agent.next().await else {
+    let Some(ToAgent::Desired(SignedDesired { desired: second, .. })) = agent.next().await else {
         panic!("no second desired state came");
     };
     assert_eq!(second.assignments.len(), 1);
@@ -59,25 +68,24 @@ async fn a_batch_that_touches_the_node_sends_its_desired_state_again_with_a_high
 }
 
 #[tokio::test]
-async fn a_report_is_acknowledged_after_its_commit_only_and_does_not_hold_up_the_next() {
+async fn a_report_is_acknowledged_after_its_commit_only_and_those_after_it_enter_together() {
     let world = World::start().await;
+    grant(&world.core, world.key.node());
     let mut agent = Agent::link(&world).await;
     world.core.hold_commits();
-    let reports = |core: &super::fake::Fake| core.count(|it| matches!(it, Input::Report(_)));
     for seq in 1..=3 {
-        let one = report(&world.key, seq, MemberEvent::Metered);
-        agent.send(&signed(&world.key, one)).await;
+        agent.send(&signed(&world.key, report(&world.key, seq, END))).await;
     }
-    // All three are on their way while none is committed.
-    while reports(&world.core) < 3 {
+    while reports(&world) < 1 {
         tokio::task::yield_now().await;
     }
+    assert_eq!(reports(&world), 1, "one group at a time: if its commit fails, nothing after it has entered");
     world.core.commit(1);
     assert_eq!(agent.next().await, Some(ToAgent::Ack { seq: 1 }));
     assert_eq!(last_seq(&world), 1);
-    world.core.commit(2);
     let mut acked = 1;
     while acked < 3 {
+        world.core.commit(1);
         let Some(ToAgent::Ack { seq }) = agent.next().await else {
             panic!("no acknowledgement came");
         };
@@ -86,24 +94,189 @@ async fn a_report_is_acknowledged_after_its_commit_only_and_does_not_hold_up_the
     }
 }
 
+/// An end: of a member that the node holds, it is always news.
+const END: MemberEvent = MemberEvent::Exited { code: 0, outputs: None };
+
+fn reports(world: &World) -> usize {
+    world.core.count(|it| matches!(it, Input::Report(_)))
+}
+
 fn last_seq(world: &World) -> u64 {
     let state = world.core.state.lock().unwrap();
     state.nodes[&world.key.node()].last_seq
 }
 
 #[tokio::test]
-async fn a_report_that_leaves_one_out_closes_the_link_so_that_none_is_lost() {
+async fn reports_of_members_that_the_node_does_not_hold_never_enter_the_log() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    let told = |seq| report(&world.key, seq, END);
+    let lies = [
+        Report { lease: LeaseId { seq: 99, index: 0 }, ..told(1) },
+        Report { attempt: 2, ..told(2) },
+        Report { member: 1, ..told(3) },
+        Report { gpus: vec![GpuId([9; 16])], ..told(4) },
+        Report { slot: Slot::Share { compute_permille: 1, mem_bytes: 1 }, ..told(5) },
+        Report { event: MemberEvent::Running, ..told(6) },
+    ];
+    for (lie, seq) in lies.into_iter().zip(1..) {
+        agent.send(&signed(&world.key, lie)).await;
+        assert_eq!(agent.next().await, Some(ToAgent::Ack { seq }), "the agent may forget it");
+    }
+    assert_eq!((reports(&world), world.hub.bad(Bad::Unassigned)), (0, 6));
+    agent.send(&signed(&world.key, told(7))).await;
+    assert_eq!(agent.next().await, Some(ToAgent::Ack { seq: 7 }));
+    assert_eq!((reports(&world), last_seq(&world)), (1, 7), "a number that was left out keeps nobody from being heard");
+}
+
+#[tokio::test]
+async fn a_report_that_says_nothing_new_enters_once() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    for seq in 1..=50 {
+        agent.send(&signed(&world.key, report(&world.key, seq, MemberEvent::Metered))).await;
+    }
+    settle(&mut agent, &world, 51).await;
+    assert_eq!(reports(&world), 1, "of 51 readings of one meter at once");
+    {
+        let mut state = world.core.state.lock().unwrap();
+        state.leases.get_mut(&LEASE).unwrap().members[0].progress = Progress::Ready;
+    }
+    for (seq, event) in [(52, MemberEvent::Accepted), (53, MemberEvent::Ready)] {
+        agent.send(&signed(&world.key, report(&world.key, seq, event))).await;
+        assert_eq!(agent.next().await, Some(ToAgent::Ack { seq }));
+    }
+    assert_eq!((reports(&world), world.hub.bad(Bad::Repeated)), (1, 52));
+}
+
+#[tokio::test]
+async fn a_report_of_more_gpus_than_any_member_has_closes_the_link() {
+    let wide = |key: &Key, report: Report| sign_with(key, Report { gpus: vec![GpuId([1; 16]); 17], ..report });
+    assert_eq!(lie(wide, Bad::Malformed).await, Reason::BadRequest);
+}
+
+#[tokio::test]
+async fn a_message_longer_than_its_kind_may_be_closes_the_link_before_it_is_read() {
     let world = World::start().await;
     let mut agent = Agent::link(&world).await;
-    let second = report(&world.key, 2, MemberEvent::Accepted);
-    agent.send(&signed(&world.key, second)).await;
-    assert_eq!(agent.refusal().await.0, Reason::StaleReport);
-    assert_eq!(world.core.count(|it| matches!(it, Input::Report(_))), 0);
+    let wide = Report { gpus: vec![GpuId([1; 16]); 1_000], ..report(&world.key, 1, END) };
+    agent.send(&signed(&world.key, wide)).await;
+    let (reason, detail) = agent.refusal().await;
+    assert_eq!(reason, Reason::BadRequest);
+    assert!(detail.contains("1024 are the most"), "{detail}");
+    assert_eq!((reports(&world), world.hub.bad(Bad::Malformed)), (0, 1));
+}
+
+#[tokio::test]
+async fn a_node_that_connects_again_and_again_makes_one_entry_and_then_has_to_wait() {
+    let world = World::start().await;
+    // A few more than at once are let in while it tries.
+    let mut refused = None;
+    for _ in 0..500 {
+        let mut agent = Agent::connect(&world.url).await;
+        let hello = agent.hello(super::world::spec(world.key.node()));
+        agent.say(&world.key, hello).await;
+        if let Some(ToAgent::Refused { reason, detail }) = agent.next().await {
+            refused = Some((reason, detail));
+            break;
+        }
+    }
+    let (reason, detail) = refused.expect("it connects as often as it likes");
+    assert_eq!(reason, Reason::NodeNotSchedulable);
+    assert!(detail.contains("too often"), "{detail}");
+    assert_eq!(world.hub.bad(Bad::TooOften), 1);
+    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1, "nothing changed by the others");
+}
+
+#[tokio::test]
+async fn a_node_that_comes_and_goes_enters_the_log_a_bounded_number_of_times() {
+    let world = World::start().await;
+    let mut arrivals = super::super::pace::Arrivals::new(tokio::time::Instant::now());
+    // Each loss makes the next hello one that changes something.
+    let mut now = tokio::time::Instant::now();
+    let day = now + Duration::from_secs(24 * 3_600);
+    let mut entered = 0;
+    while now < day {
+        entered += u32::from(arrivals.links.try_take(now).is_ok());
+        now += Duration::from_millis(2_250);
+    }
+    assert!(entered <= 8_640 + 20, "{entered}");
+    // And the same over a link: the node is lost between two hellos.
+    for round in 0.. {
+        let mut agent = Agent::connect(&world.url).await;
+        let hello = agent.hello(super::world::spec(world.key.node()));
+        agent.say(&world.key, hello).await;
+        if !matches!(agent.next().await, Some(ToAgent::Welcome { .. })) {
+            assert!((20..25).contains(&round), "{round}");
+            break;
+        }
+        world.core.state.lock().unwrap().nodes.get_mut(&world.key.node()).unwrap().linked = false;
+    }
+    assert!(world.core.count(|it| matches!(it, Input::Linked { .. })) < 25);
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_an_agent_neither_its_link_nor_a_report() {
+    let world = World::start().await;
+    grant(&world.core, world.key.node());
+    let mut agent = Agent::link(&world).await;
+    world.core.full.store(true, Ordering::SeqCst);
+    for seq in 1..=3 {
+        agent.send(&signed(&world.key, report(&world.key, seq, END))).await;
+    }
+    // Two questions are asked and answered meanwhile: the link is up.
+    for _ in 0..2 {
+        let nonce = question(&mut agent).await;
+        agent.send(&ToController::Echo { nonce }).await;
+    }
+    assert_eq!((reports(&world), last_seq(&world)), (0, 0));
+    world.core.full.store(false, Ordering::SeqCst);
+    loop {
+        match agent.next().await {
+            Some(ToAgent::Ack { seq: 3 }) => break,
+            Some(_) => {}
+            None => panic!("the link closed"),
+        }
+    }
+    assert_eq!((reports(&world), last_seq(&world)), (3, 3));
+    assert!(world.core.losses().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_comes_back_while_the_disk_is_full_is_welcome() {
+    let world = World::start().await;
+    drop(Agent::link(&world).await);
+    world.core.full.store(true, Ordering::SeqCst);
+    drop(Agent::link(&world).await);
+}
+
+#[tokio::test]
+async fn nodes_that_went_while_the_disk_was_full_get_the_time_that_they_have_after_a_start() {
+    let world = World::start().await;
+    drop(Agent::link(&world).await);
+    world.core.full.store(true, Ordering::SeqCst);
+    let mut now = tokio::time::Instant::now();
+    let mut sweeper = Sweeper::new(now);
+    let mut sweeps = async |count: u32, now: &mut tokio::time::Instant| {
+        for _ in 0..count {
+            *now += SWEEP;
+            sweeper.sweep(world.hub.inner(), *now).await;
+        }
+    };
+    sweeps(100, &mut now).await;
+    world.core.full.store(false, Ordering::SeqCst);
+    sweeps(4, &mut now).await;
+    assert!(world.core.losses().is_empty(), "not at the moment at which the disk is free");
+    sweeps(100, &mut now).await;
+    assert_eq!(world.core.losses().len(), 1, "but one that does not come back");
 }
 
 #[tokio::test]
 async fn a_report_sent_again_after_a_reconnect_is_acknowledged_and_not_entered_twice() {
     let world = World::start().await;
+    grant(&world.core, world.key.node());
     let mut agent = Agent::link(&world).await;
     let one = report(&world.key, 1, MemberEvent::Accepted);
     agent.send(&signed(&world.key, one.clone())).await;
@@ -112,7 +285,7 @@ async fn a_report_sent_again_after_a_reconnect_is_acknowledged_and_not_entered_t
     let mut agent = Agent::link(&world).await;
     agent.send(&signed(&world.key, one)).await;
     assert_eq!(agent.next().await, Some(ToAgent::Ack { seq: 1 }));
-    assert_eq!(world.core.count(|it| matches!(it, Input::Report(_))), 1);
+    assert_eq!(reports(&world), 1);
 }
 
 /// Sends a lie on a fresh link: it is refused, counted for its cause, and not entered.

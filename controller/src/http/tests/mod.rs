@@ -135,6 +135,7 @@ impl Pool {
             store: store.clone(),
             secrets: secrets.clone(),
             ipfs: ipfs.clone(),
+            sign: Box::new(|text| authority().sign_text(text).unwrap()),
             clock,
             on_claim: Box::new(|claim| panic!("{claim:?}")),
         };
