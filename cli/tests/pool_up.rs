@@ -52,6 +52,13 @@ impl Pool {
         i32::try_from(self.ready["pids"][name].as_i64().expect("a pid")).expect("fits")
     }
 
+    /// The next thing it says.
+    fn says(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("readable");
+        serde_json::from_str(&line).expect("a line of JSON")
+    }
+
     /// Ctrl-C, and the exit code.
     fn interrupt(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGINT).expect("signalled");
@@ -165,15 +172,38 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     assert_eq!(report.status.code(), Some(0), "{}", json(&report));
     a_copy_of_the_log_is_audited_by_its_cid(home, &[&audit[..], &["--pool", &pool]].concat(), &log);
 
-    // A part that dies takes the whole down, by name, with exit code 1.
-    kill(Pid::from_raw(again.pid("agent")), Signal::SIGKILL).expect("signalled");
-    let mut again = again;
-    assert_eq!(again.process.wait().expect("waited").code(), Some(1));
-    let mut rest = String::new();
-    again.stdout.read_line(&mut rest).expect("readable");
-    let said: Value = serde_json::from_str(&rest).expect("a line of JSON");
-    assert_eq!(said["error"]["code"], "child_died");
-    assert!(said["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{said}");
+    a_lease_outlives_the_controller(home, again);
+}
+
+/// A part that dies is started again; one that dies again and again takes the whole down, by name, with exit code 1.
+fn a_lease_outlives_the_controller(home: &Path, mut pool: Pool) {
+    let script = "echo began; sleep 3; echo ended";
+    let words = ["run", "--slice", "1g.10gb", "--", "sh", "-c", script];
+    let mut lease = selion(home).args(words).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut said = BufReader::new(lease.stdout.take().expect("piped")).lines();
+    let mut next = || said.next().map(|line| line.expect("readable"));
+    assert_eq!(next().as_deref(), Some("began"));
+    kill(Pid::from_raw(pool.pid("controller")), Signal::SIGKILL).expect("signalled");
+    let restarted = pool.says();
+    assert_eq!(restarted["restarted"]["name"], "controller", "{restarted}");
+    assert_eq!(next().as_deref(), Some("ended"));
+    assert_eq!(lease.wait().expect("waited").code(), Some(0));
+    let listed = json(&run(home, &["lease", "list", "--output", "json"]));
+    assert_eq!(listed["leases"][0]["reason"], "completed", "{}", listed["leases"][0]);
+
+    let mut agent = pool.pid("agent");
+    let died = loop {
+        kill(Pid::from_raw(agent), Signal::SIGKILL).expect("signalled");
+        let said = pool.says();
+        match said["restarted"]["pid"].as_i64() {
+            Some(pid) => agent = i32::try_from(pid).expect("fits"),
+            None => break said,
+        }
+    };
+    assert_eq!(died["error"]["code"], "child_died");
+    assert!(died["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{died}");
+    assert!(died["error"]["detail"].as_str().is_some_and(|text| text.contains("death 6 within 10 min")), "{died}");
+    assert_eq!(pool.process.wait().expect("waited").code(), Some(1));
 }
 
 /// The copy is made of static files; whoever has their blocks may bring them.

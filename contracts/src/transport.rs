@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 #[derive(Debug, thiserror::Error)]
 pub enum RpcError {
     /// The URL cannot be used.
-    #[error("the chain URL is not one: {why}; give it as http://HOST:PORT or https://HOST")]
+    #[error("the chain URL is not one: {why}; give it as http://HOST:PORT or https://HOST, or as @FILE that holds it")]
     BadUrl {
         /// What is wrong with it.
         why: String,
@@ -95,9 +95,14 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
+    /// `url` may be `@FILE`: then the file holds it, so that a URL with a secret stands on no command line.
     pub fn new(url: &str) -> Result<Self, RpcError> {
         let bad = |why: String| RpcError::BadUrl { why };
-        let url = reqwest::Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        let held = match url.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| bad(format!("{path}: {error}")))?,
+            None => url.to_owned(),
+        };
+        let url = reqwest::Url::parse(held.trim()).map_err(|error| bad(error.to_string()))?;
         let host = url.host_str().ok_or_else(|| bad(String::from("it has no host")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad(format!("`{}` is not http or https", url.scheme())));

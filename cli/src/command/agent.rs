@@ -93,22 +93,22 @@ impl Args {
         let mut flags = Flags::default();
         let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
         flags
-            .set("controller", self.controller)
-            .set("chain_rpc", self.chain_rpc)
-            .set("pool", self.pool)
-            .set("state_dir", self.state_dir)
-            .set("gpus", simulated)
-            .set("provider", self.provider)
-            .set("address", self.address)
-            .set("port_base", self.port_base)
-            .set("region", self.region)
-            .set("rack", self.rack)
-            .set("disk_bytes", self.disk)
-            .set("net_mbps", self.net)
-            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
-            .set("stake", self.stake.map(|stake| stake.0))
-            .set("relay", self.relay.then_some(true))
-            .set("dev_fund", self.dev_fund.then_some(true));
+            .set("controller", self.controller)?
+            .set("chain_rpc", self.chain_rpc)?
+            .set("pool", self.pool)?
+            .set("state_dir", self.state_dir)?
+            .set("gpus", simulated)?
+            .set("provider", self.provider)?
+            .set("address", self.address)?
+            .set("port_base", self.port_base)?
+            .set("region", self.region)?
+            .set("rack", self.rack)?
+            .set("disk_bytes", self.disk)?
+            .set("net_mbps", self.net)?
+            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))?
+            .set("stake", self.stake.map(|stake| stake.0))?
+            .set("relay", self.relay.then_some(true))?
+            .set("dev_fund", self.dev_fund.then_some(true))?;
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
     }
 }

@@ -57,16 +57,16 @@ pub struct Args {
 pub async fn main(out: Output, args: Args) -> Done {
     let mut flags = Flags::default();
     flags
-        .set("listen", args.listen)
-        .set("data_dir", args.data_dir)
-        .set("chain_rpc", args.chain_rpc)
-        .set("pool", args.pool)
-        .set("kubo", args.kubo)
-        .set("public_url", args.public_url)
-        .set("authority_key", args.authority_key)
-        .set("anchor_ms", args.anchor_ms)
-        .set("claim_ms", args.claim_ms)
-        .set("relay_per_day", args.relay_per_day);
+        .set("listen", args.listen)?
+        .set("data_dir", args.data_dir)?
+        .set("chain_rpc", args.chain_rpc)?
+        .set("pool", args.pool)?
+        .set("kubo", args.kubo)?
+        .set("public_url", args.public_url)?
+        .set("authority_key", args.authority_key)?
+        .set("anchor_ms", args.anchor_ms)?
+        .set("claim_ms", args.claim_ms)?
+        .set("relay_per_day", args.relay_per_day)?;
     let config: Config = layered(args.config.as_deref(), "SELION_CONTROLLER_", &flags)?;
     if args.print_config {
         return out.json(&config);

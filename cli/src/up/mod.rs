@@ -3,6 +3,7 @@
 mod child;
 mod pool;
 mod renter;
+mod restarts;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use selion_api::Address;
+use selion_contracts::Rpc;
 
 use crate::dev::is_dev_chain;
 use crate::exit::Exit;
@@ -68,7 +70,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         Some(Ok(up)) => {
             up.tell(out, &crew)?;
             tokio::select! {
-                failure = crew.first_end() => Err(failure),
+                failure = keep_up(out, &mut crew) => failure,
                 () = stops.next() => Ok(()),
             }
         }
@@ -85,6 +87,18 @@ pub async fn main(out: Output, args: Args) -> Done {
     ended
 }
 
+/// Starts again what ends, until a part has died too often.
+async fn keep_up(out: Output, crew: &mut Crew) -> Done {
+    loop {
+        let again = crew.restart_the_first_to_end().await?;
+        if out.is_json() {
+            out.json(&serde_json::json!({ "restarted": again }))?;
+        } else {
+            out.note(format!("{}\n{} runs again (pid {})", again.why, again.name, again.pid));
+        }
+    }
+}
+
 /// One `up` for one data directory.
 fn lock(dir: &Path) -> Done<Flock<File>> {
     let path = dir.join("lock");
@@ -99,6 +113,9 @@ fn lock(dir: &Path) -> Done<Flock<File>> {
 /// What is running.
 struct Up {
     dir: PathBuf,
+    /// Where the chain is, without the secret of a private one.
+    chain: String,
+    /// The same for commands: a URL, or the file that holds it.
     chain_rpc: String,
     controller: String,
     home: Home,
@@ -112,14 +129,11 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
 }
 
 async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up> {
-    let chain_rpc = match &args.chain_rpc {
-        Some(url) => url.clone(),
+    let (chain, chain_rpc) = match &args.chain_rpc {
+        Some(url) => (Rpc::new(url)?.node().to_owned(), url.clone()),
         None => {
             out.note("starting the chain ...");
-            let mut line = words(["chain", "--listen", &args.chain_listen.to_string(), "--data-dir"]);
-            line.push(dir.join("chain").into());
-            let chain = crew.add(Child::start("chain", dir, line)?);
-            format!("http://{}", chain.ready().await?)
+            start_chain(args.chain_listen, dir, crew).await?
         }
     };
     let simulate = gpus(&args.simulate);
@@ -151,6 +165,7 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     let slice = if simulate.iter().any(|model| model == "H100 80GB") { "1g.10gb" } else { "whole" };
     Ok(Up {
         dir: dir.to_owned(),
+        chain,
         chain_rpc,
         controller,
         home,
@@ -158,6 +173,22 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
         chain_id: pool.chain_id,
         slice,
     })
+}
+
+/// A chain of our own: private, so that nothing else on this machine, and no leased command, can use it. Its secret is on no
+/// command line and in no log: the parts read it from its file. Its address, and the word for `--chain-rpc`.
+async fn start_chain(listen: SocketAddr, dir: &Path, crew: &mut Crew) -> Done<(String, String)> {
+    let at = dir.join("chain");
+    let mut line =
+        words(["chain", "--listen", &listen.to_string(), "--private", "--dev-methods", "coins", "--data-dir"]);
+    line.push(at.clone().into());
+    let chain = crew.add(Child::start("chain", dir, line)?);
+    let address = chain.ready().await?;
+    let url = at.join("url");
+    let file = url
+        .to_str()
+        .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", url.display()), "give a --data-dir in UTF-8"))?;
+    Ok((format!("http://{address}"), format!("@{file}")))
 }
 
 /// Models to simulate; none where NVML finds a GPU.
@@ -172,12 +203,13 @@ fn gpus(asked: &[String]) -> Vec<String> {
 
 impl Up {
     fn tell(&self, out: Output, crew: &Crew) -> Done {
-        let Self { dir, chain_rpc, controller, home, pool, chain_id, slice } = self;
+        let Self { dir, chain, chain_rpc, controller, home, pool, chain_id, slice } = self;
         if out.is_json() {
             let pids: serde_json::Map<_, _> =
                 crew.identities().into_iter().map(|(name, pid)| (name.to_owned(), pid.into())).collect();
             return out.json(&serde_json::json!({ "ready": {
                 "controller": controller,
+                "chain": chain,
                 "chain_rpc": chain_rpc,
                 "chain_id": chain_id,
                 "pool": pool,
@@ -196,7 +228,7 @@ impl Up {
             format!("  {me} account deposit 10.00 && {me} account grant 10.00\n")
         };
         line(&format!(
-            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain_rpc} (id {chain_id}), pool {pool}\n  processes   {}\n  \
+            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain} (id {chain_id}), pool {pool}\n  processes   {}\n  \
              logs, keys  {}\n\nType next, in another terminal:\n{export}{deposit}  {me} offers\n  \
              {me} run --slice {slice} -- sh -c 'echo hello from a slice'\n  \
              {me} audit --rpc {chain_rpc} --pool {pool} --log {controller}\n\nCtrl-C stops the pool; the same command \
