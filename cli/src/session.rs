@@ -138,8 +138,6 @@ pub fn wallet(path: &Path) -> Done<LocalWallet> {
 pub async fn login(home: &Home, controller: &str, chain_rpc: Option<String>, key_file: &Path) -> Done<Profile> {
     let client = Client::new(controller)?;
     let key_file = std::path::absolute(key_file).map_err(|error| Failure::file(key_file, &error))?;
-    // A controller that is not there leaves no key behind, of which nobody would be told.
-    let profile = profile(&client, chain_rpc, Some(key_file.clone())).await?;
     home.make()?;
     if key_file.exists() {
         signer(&key_file)?;
