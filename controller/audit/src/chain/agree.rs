@@ -166,7 +166,7 @@ fn difference(one: &Said, most: &Said) -> String {
             let count = |block: Option<&Block>| block.map_or(0, |block| block.events.len());
             let (one, most) = (count(block), count(other));
             if one == most {
-                return format!("tells {one} events of the pool in block {number} as most do, with other contents");
+                return format!("tells other events of the pool in block {number}: as many, with other contents");
             }
             format!("tells other events of the pool in block {number}: {one}, not {most}")
         }
