@@ -192,8 +192,12 @@ pub async fn look(config: &Config) -> Result<Prospect<'_>, JoinError> {
     let standing =
         Standing { pool: id, authority, terms, warnings, node: node.spec.node, sandbox, provider, stake, to_stake };
     let prospect = Prospect { standing, joining: Joining { config, pool, owner, sent: Vec::new() }, node, record };
+    let own = prospect.joining.owner.account() == provider;
+    if own {
+        prospect.joining.not_anothers(prospect.standing.node).await?;
+    }
     match silent {
-        Some(error) if prospect.has_to_send().await? => Err(JoinError::NoController(error)),
+        Some(error) if own && prospect.has_to_send().await? => Err(JoinError::NoController(error)),
         _ => Ok(prospect),
     }
 }
@@ -231,7 +235,7 @@ impl Prospect<'_> {
         if joining.owner.account() != spec.provider {
             return registered_by_owner(&joining.pool, spec, joining.owner.account()).await;
         }
-        // Before anything is funded, staked or sent: a pool or a wallet that may not have this node costs nothing.
+        // Before anything is funded, staked or sent: a pool that may not have this node costs nothing.
         let at = standing.pool.controller;
         if spec.classes() & IsolationClass::Simulated.bit() != 0 && !standing.terms.allow_simulated {
             return Err(JoinError::NoSimulated { pool: at });
@@ -239,7 +243,6 @@ impl Prospect<'_> {
         if spec.sandbox == Sandbox::None && !standing.terms.allow_unsandboxed {
             return Err(JoinError::NoSandbox { pool: at });
         }
-        joining.not_anothers(spec.node).await?;
         joining.stake(record.as_ref(), standing.to_stake).await?;
         joining.node(spec.node, node.book.node_key()).await?;
         let spec_hash = spec.hash();
