@@ -30,9 +30,12 @@ pub struct Args {
     /// The pool's Controller contract
     #[arg(long, value_name = "ADDRESS")]
     pool: Option<Address>,
-    /// RPC of a Kubo on this machine
+    /// RPC of a Kubo on this machine, or @FILE that holds it with user and password
     #[arg(long, value_name = "URL")]
     kubo: Option<String>,
+    /// Pins all datasets and outputs in that Kubo, which announces and serves them to everybody
+    #[arg(long, requires = "kubo")]
+    kubo_publish: bool,
     /// The URL under which others reach this controller
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
@@ -62,6 +65,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         .set("chain_rpc", args.chain_rpc)?
         .set("pool", args.pool)?
         .set("kubo", args.kubo)?
+        .set("kubo_publish", args.kubo_publish.then_some(true))?
         .set("public_url", args.public_url)?
         .set("authority_key", args.authority_key)?
         .set("anchor_ms", args.anchor_ms)?

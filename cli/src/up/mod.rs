@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use selion_api::Address;
 use selion_contracts::Rpc;
+use selion_dataplane::{Kubo, KuboError};
 
 use crate::dev::is_dev_chain;
 use crate::exit::Exit;
@@ -44,9 +45,12 @@ pub struct Args {
     /// ERC-20 of a new pool [default on development chains: a new test token]
     #[arg(long, value_name = "ADDRESS")]
     token: Option<Address>,
-    /// RPC of a Kubo on this machine
-    #[arg(long, value_name = "URL")]
+    /// RPC of a Kubo on this machine that asks for a password: @FILE with http://USER:PASSWORD@127.0.0.1:PORT in it
+    #[arg(long, value_name = "@FILE")]
     kubo: Option<String>,
+    /// Makes all datasets and outputs public through that Kubo
+    #[arg(long, requires = "kubo")]
+    kubo_publish: bool,
     /// Offers a simulated GPU of this model instead of real ones; may be repeated [default: "H100 80GB" and "RTX 4090
     /// 24GB" where NVML finds no GPU]
     #[arg(long, value_name = "MODEL")]
@@ -128,7 +132,25 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
+/// Refuses a Kubo that leased commands beside it could use.
+async fn guard_kubo(url: &str) -> Done {
+    let failed = |error: KuboError| Failure::new(Exit::Failure, "kubo", error, "see what the message names");
+    let kubo = Kubo::new(url).map_err(failed)?;
+    if !kubo.answers_strangers().await.map_err(failed)? {
+        return Ok(());
+    }
+    let detail =
+        "this Kubo answers whoever asks, and leased commands run beside it: they could read, remove and stop all";
+    let suggestion = "run: ipfs config --json API.Authorizations '{\"selion\": {\"AuthSecret\": \
+                      \"basic:selion:PASSWORD\", \"AllowedPaths\": [\"/api/v0\"]}}', start it again, and give --kubo @FILE \
+                      with http://selion:PASSWORD@127.0.0.1:5001 in the file (chmod 600)";
+    Err(Failure::new(Exit::Failure, "open_kubo", detail, suggestion))
+}
+
 async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up> {
+    if let Some(url) = &args.kubo {
+        guard_kubo(url).await?;
+    }
     let (chain, chain_rpc) = match &args.chain_rpc {
         Some(url) => (Rpc::new(url)?.node().to_owned(), url.clone()),
         None => {
@@ -145,6 +167,7 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     let mut line = words(["controller", "--listen", &listen, "--chain-rpc", &chain_rpc, "--pool", &at, "--data-dir"]);
     line.extend([dir.join("controller").into(), "--authority-key".into(), pool::authority_key(dir).into()]);
     line.extend(args.kubo.iter().flat_map(|url| words(["--kubo", url])));
+    line.extend(args.kubo_publish.then(|| OsString::from("--kubo-publish")));
     let controller = crew.add(Child::start("controller", dir, line)?);
     let controller = format!("http://{}", controller.ready().await?);
 
