@@ -142,6 +142,16 @@ fn next(problem: &Problem) -> Option<String> {
                                or lower --max-rate"
                 .to_owned()
         }
+        "node_not_schedulable"
+        | "node_paused"
+        | "owner_reclaimed"
+        | "offer_closed"
+        | "spec_mismatch"
+        | "stake_too_low"
+        | "node_lost"
+        | "stop_unconfirmed" => {
+            "leave out --node, or add --wait 10m; `selion node list` shows which nodes can be leased".to_owned()
+        }
         "unknown_dataset" => "run `selion data add PATH` first".to_owned(),
         _ => return None,
     };
