@@ -179,10 +179,10 @@ impl Transport {
         match serde_json::from_slice(&bytes) {
             // Some nodes refuse in JSON-RPC under an HTTP error; what stands before a node refuses in JSON of its own.
             Ok(answer) if status.is_success() || is_rpc(&answer) => Ok(answer),
-            Ok(_) | Err(_) if !status.is_success() => {
+            _ if !status.is_success() => {
                 Err(RpcError::Status { node: self.node.clone(), method, status: status.as_u16() })
             }
-            Err(_) => Err(self.malformed(method, "JSON")),
+            _ => Err(self.malformed(method, "JSON")),
         }
     }
 
