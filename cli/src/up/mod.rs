@@ -119,6 +119,8 @@ struct Up {
     dir: PathBuf,
     /// Where the chain is, without the secret of a private one.
     chain: String,
+    /// What keeps leases apart.
+    sandbox: String,
     /// The same for commands: a URL, or the file that holds it.
     chain_rpc: String,
     controller: String,
@@ -130,6 +132,14 @@ struct Up {
 
 fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
+}
+
+/// Beside the controller's keys nothing of a stranger runs unguarded.
+fn no_sandbox() -> Failure {
+    let detail = "no sandbox works here, and a leased command could read the keys of this pool";
+    let suggestion = "run `selion agent doctor`, which says why none works; or put --data-dir below a folder that every \
+                      user can pass";
+    Failure::new(Exit::Failure, "no_sandbox", detail, suggestion)
 }
 
 /// Refuses a Kubo that leased commands beside it could use.
@@ -179,6 +189,11 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
         line.extend(words(["--dev-fund"]));
     }
     let agent = crew.add(Child::start("agent", dir, line)?);
+    let sandbox =
+        agent.says(|line| (line["event"] == "up").then(|| line["sandbox"].as_str().map(str::to_owned))?).await?;
+    if sandbox == "none" {
+        return Err(no_sandbox());
+    }
     agent.says(|line| (line["event"] == "linked").then_some(())).await?;
 
     let home = renter::home(dir)?;
@@ -189,6 +204,7 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     Ok(Up {
         dir: dir.to_owned(),
         chain,
+        sandbox,
         chain_rpc,
         controller,
         home,
@@ -226,13 +242,14 @@ fn gpus(asked: &[String]) -> Vec<String> {
 
 impl Up {
     fn tell(&self, out: Output, crew: &Crew) -> Done {
-        let Self { dir, chain, chain_rpc, controller, home, pool, chain_id, slice } = self;
+        let Self { dir, chain, sandbox, chain_rpc, controller, home, pool, chain_id, slice } = self;
         if out.is_json() {
             let pids: serde_json::Map<_, _> =
                 crew.identities().into_iter().map(|(name, pid)| (name.to_owned(), pid.into())).collect();
             return out.json(&serde_json::json!({ "ready": {
                 "controller": controller,
                 "chain": chain,
+                "sandbox": sandbox,
                 "chain_rpc": chain_rpc,
                 "chain_id": chain_id,
                 "pool": pool,
@@ -251,7 +268,7 @@ impl Up {
             format!("  {me} account deposit 10.00 && {me} account grant 10.00\n")
         };
         line(&format!(
-            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain} (id {chain_id}), pool {pool}\n  processes   {}\n  \
+            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain} (id {chain_id}), pool {pool}\n  sandbox     {sandbox}\n  processes   {}\n  \
              logs, keys  {}\n\nType next, in another terminal:\n{export}{deposit}  {me} offers\n  \
              {me} run --slice {slice} -- sh -c 'echo hello from a slice'\n  \
              {me} audit --rpc {chain_rpc} --pool {pool} --log {controller}\n\nCtrl-C stops the pool; the same command \
