@@ -10,6 +10,7 @@ use selion_contracts::{PoolError, RpcError, SignerError, TxError};
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::reverted;
 use crate::unit::show_money;
 
 /// A failure, ready to be shown. Boxed inside, so that results stay small.
@@ -141,6 +142,16 @@ fn next(problem: &Problem) -> Option<String> {
                                or lower --max-rate"
                 .to_owned()
         }
+        "node_not_schedulable"
+        | "node_paused"
+        | "owner_reclaimed"
+        | "offer_closed"
+        | "spec_mismatch"
+        | "stake_too_low"
+        | "node_lost"
+        | "stop_unconfirmed" => {
+            "leave out --node, or add --wait 10m; `selion node list` shows which nodes can be leased".to_owned()
+        }
         "unknown_dataset" => "run `selion data add PATH` first".to_owned(),
         _ => return None,
     };
@@ -180,14 +191,21 @@ impl From<ClientError> for Failure {
     }
 }
 
+/// A contract said no: in words where it is an error that we know.
+fn contract_refused(reason: &str) -> Failure {
+    let (detail, suggestion) = match reverted::words(reason) {
+        Some(words) => (words.detail, words.suggestion),
+        None => (reason.to_owned(), "the contract's reason says what to change"),
+    };
+    Failure::new(Exit::Conflict, "contract_refused", format!("the pool's contract refused: {detail}"), suggestion)
+}
+
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
         const NODE: &str = "check --chain-rpc, and that the chain's node runs";
         let (exit, code, suggestion) = match &error {
             RpcError::BadUrl { .. } => (Exit::Usage, "bad_chain_url", NODE),
-            RpcError::Reverted { .. } => {
-                (Exit::Conflict, "contract_refused", "the contract's reason says what to change")
-            }
+            RpcError::Reverted { reason, .. } => return contract_refused(reason),
             _ => (Exit::Server, "chain_unreachable", NODE),
         };
         Self::new(exit, code, chain(&error), suggestion)
@@ -206,9 +224,7 @@ impl From<TxError> for Failure {
         let (exit, code, suggestion) = match error {
             TxError::Rpc(error) => return error.into(),
             TxError::Signer(error) => return error.into(),
-            TxError::Reverted { .. } => {
-                (Exit::Conflict, "contract_refused", "the contract's reason says what to change")
-            }
+            TxError::Reverted { ref reason, .. } => return contract_refused(reason),
             TxError::Late { .. } => (Exit::Timeout, "transaction_late", "look for its receipt before sending again"),
             TxError::NoGas { .. } | TxError::NoGift { .. } => {
                 (Exit::Conflict, "no_gas", "send the account some of the chain's coin")

@@ -10,6 +10,7 @@ mod layers;
 mod logged;
 mod output;
 mod profile;
+mod reverted;
 mod serving;
 mod session;
 mod slice;

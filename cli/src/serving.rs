@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::failure::{Done, Failure};
 use crate::output::Output;
 
 /// Flags as a layer of configuration: only those that were given.
@@ -15,12 +16,19 @@ pub struct Flags(BTreeMap<&'static str, Value>);
 
 impl Flags {
     /// Notes a flag, if it was given.
-    pub fn set(&mut self, name: &'static str, value: Option<impl Serialize>) -> &mut Self {
-        // Flags are numbers, texts, paths and addresses: each has a JSON form unless a path is not UTF-8.
-        if let Some(value) = value.and_then(|value| serde_json::to_value(value).ok()) {
+    ///
+    /// # Errors
+    ///
+    /// Usage, if its value has no JSON form: a path that is not UTF-8.
+    pub fn set(&mut self, name: &'static str, value: Option<impl Serialize>) -> Done<&mut Self> {
+        if let Some(value) = value {
+            let value = serde_json::to_value(value).map_err(|error| {
+                let flag = name.replace('_', "-");
+                Failure::usage(format!("--{flag}: {error}"), "name it in UTF-8")
+            })?;
             self.0.insert(name, value);
         }
-        self
+        Ok(self)
     }
 }
 
@@ -37,12 +45,24 @@ pub fn ready(out: Output, what: &str, address: SocketAddr) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
     fn a_flag_that_was_not_given_is_no_layer() {
         let mut flags = Flags::default();
-        flags.set("listen", Some("127.0.0.1:1")).set("kubo", None::<String>);
+        flags.set("listen", Some("127.0.0.1:1")).unwrap().set("kubo", None::<String>).unwrap();
         assert_eq!(serde_json::to_string(&flags).unwrap(), r#"{"listen":"127.0.0.1:1"}"#);
+    }
+
+    #[test]
+    fn a_flag_whose_value_has_no_form_is_an_error_and_never_left_out() {
+        let path = PathBuf::from(OsStr::from_bytes(b"/keys/\xff.key"));
+        let failure = Flags::default().set("authority_key", Some(path)).unwrap_err();
+        assert!(failure.body().detail.starts_with("--authority-key: "), "{failure:?}");
+        assert_eq!(failure.body().exit, 2);
     }
 }

@@ -52,6 +52,13 @@ impl Pool {
         i32::try_from(self.ready["pids"][name].as_i64().expect("a pid")).expect("fits")
     }
 
+    /// The next thing it says.
+    fn says(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("readable");
+        serde_json::from_str(&line).expect("a line of JSON")
+    }
+
     /// Ctrl-C, and the exit code.
     fn interrupt(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGINT).expect("signalled");
@@ -152,6 +159,8 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     a_key_does_what_its_scope_says_until_it_is_revoked(home);
     a_device_is_let_in_by_its_code_and_logs_out(home, &url);
 
+    the_owner_and_everybody_see_how_it_stands(home, &pool);
+
     assert_eq!(pool.interrupt(), Some(0));
     assert!(!pids.into_iter().any(is_alive), "a part outlived `up`");
 
@@ -165,15 +174,75 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     assert_eq!(report.status.code(), Some(0), "{}", json(&report));
     a_copy_of_the_log_is_audited_by_its_cid(home, &[&audit[..], &["--pool", &pool]].concat(), &log);
 
-    // A part that dies takes the whole down, by name, with exit code 1.
-    kill(Pid::from_raw(again.pid("agent")), Signal::SIGKILL).expect("signalled");
-    let mut again = again;
-    assert_eq!(again.process.wait().expect("waited").code(), Some(1));
-    let mut rest = String::new();
-    again.stdout.read_line(&mut rest).expect("readable");
-    let said: Value = serde_json::from_str(&rest).expect("a line of JSON");
-    assert_eq!(said["error"]["code"], "child_died");
-    assert!(said["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{said}");
+    a_lease_outlives_the_controller(home, again);
+}
+
+/// The chain's secret is in its file alone; the terms are shown by chain and controller alike; `doctor` beside the running
+/// agent looks at its link, and knows a wrong pool.
+fn the_owner_and_everybody_see_how_it_stands(home: &Path, pool: &Pool) {
+    let text = |name: &str| pool.ready[name].as_str().expect("a text").to_owned();
+    let (rpc, at, controller) = (text("chain_rpc"), text("pool"), text("controller"));
+    let url = std::fs::read_to_string(rpc.strip_prefix('@').expect("a file")).expect("readable");
+    let secret = url.trim().rsplit('/').next().expect("a path").to_owned();
+    assert_eq!(secret.len(), 32, "{url}");
+    for name in ["chain", "controller", "agent"] {
+        let command = std::fs::read(format!("/proc/{}/cmdline", pool.pid(name))).expect("it runs");
+        let log = std::fs::read_to_string(home.join("d").join(format!("{name}.log"))).expect("readable");
+        assert!(!String::from_utf8_lossy(&command).contains(&secret), "{name} shows the secret");
+        assert!(!log.contains(&secret), "{name}'s log has the secret");
+    }
+
+    let by_chain = json(&run(home, &["pool", "show", "--chain-rpc", &rpc, "--pool", &at, "--output", "json"]));
+    let by_controller = json(&run(home, &["pool", "show", "--controller", &controller, "--output", "json"]));
+    assert_eq!(by_chain, by_controller);
+    assert_eq!((&by_chain["unbond_s"], &by_chain["min_stake"]), (&259_200.into(), &"1000000".into()));
+
+    let doctor = |pool: &str| {
+        let words = ["agent", "doctor", "--state-dir", "d/agent", "--simulate", "H100 80GB", "--output", "json"];
+        let more = ["--controller", &controller, "--chain-rpc", &rpc, "--pool", pool];
+        let checks = json(&run(home, &[&words[..], &more].concat()));
+        move |name: &str| {
+            let checks = checks.as_array().expect("a list");
+            checks.iter().find(|check| check["name"] == name).cloned().unwrap_or_default()
+        }
+    };
+    let right = doctor(&at);
+    for name in ["controller", "registered", "stake", "offer", "link"] {
+        assert_eq!(right(name)["ok"], true, "{name}: {}", right(name));
+    }
+    // The vault is a contract of this chain, and no pool.
+    assert_eq!(doctor(by_chain["vault"].as_str().expect("an address"))("chain")["ok"], false);
+}
+
+/// A part that dies is started again; one that dies again and again takes the whole down, by name, with exit code 1.
+fn a_lease_outlives_the_controller(home: &Path, mut pool: Pool) {
+    let script = "echo began; sleep 3; echo ended";
+    let words = ["run", "--slice", "1g.10gb", "--", "sh", "-c", script];
+    let mut lease = selion(home).args(words).stdout(Stdio::piped()).spawn().expect("the binary starts");
+    let mut said = BufReader::new(lease.stdout.take().expect("piped")).lines();
+    let mut next = || said.next().map(|line| line.expect("readable"));
+    assert_eq!(next().as_deref(), Some("began"));
+    kill(Pid::from_raw(pool.pid("controller")), Signal::SIGKILL).expect("signalled");
+    let restarted = pool.says();
+    assert_eq!(restarted["restarted"]["name"], "controller", "{restarted}");
+    assert_eq!(next().as_deref(), Some("ended"));
+    assert_eq!(lease.wait().expect("waited").code(), Some(0));
+    let listed = json(&run(home, &["lease", "list", "--output", "json"]));
+    assert_eq!(listed["leases"][0]["reason"], "completed", "{}", listed["leases"][0]);
+
+    let mut agent = pool.pid("agent");
+    let died = loop {
+        kill(Pid::from_raw(agent), Signal::SIGKILL).expect("signalled");
+        let said = pool.says();
+        match said["restarted"]["pid"].as_i64() {
+            Some(pid) => agent = i32::try_from(pid).expect("fits"),
+            None => break said,
+        }
+    };
+    assert_eq!(died["error"]["code"], "child_died");
+    assert!(died["error"]["detail"].as_str().is_some_and(|text| text.starts_with("agent ended")), "{died}");
+    assert!(died["error"]["detail"].as_str().is_some_and(|text| text.contains("death 6 within 10 min")), "{died}");
+    assert_eq!(pool.process.wait().expect("waited").code(), Some(1));
 }
 
 /// The copy is made of static files; whoever has their blocks may bring them.

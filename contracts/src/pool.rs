@@ -1,6 +1,7 @@
 //! One pool on one chain.
 
 use selion_api::chain::ChainEvent;
+use selion_api::rest::Terms;
 use selion_api::{Address, Hash32};
 
 use crate::deploy::{PoolAddresses, PoolTerms, is_contract};
@@ -156,4 +157,22 @@ impl Pool {
 impl PoolTerms {
     /// The finality depth that means the chain's own `finalized` tag.
     pub const FINALIZED_TAG: u32 = u32::MAX;
+
+    /// The terms as they are shown.
+    #[must_use]
+    pub fn shown(&self) -> Terms {
+        Terms {
+            fee_bps: self.fee_bps,
+            min_stake: self.min_stake,
+            unbond_s: self.unbond_delay_s,
+            thaw_s: self.thaw_delay_s,
+            grace_s: self.grace_s,
+            finality_depth: (self.finality_depth != Self::FINALIZED_TAG).then_some(self.finality_depth),
+            penalty: self.penalty,
+            answer_s: self.answer_delay_s,
+            take_over_after_s: self.take_over_after_s,
+            allow_simulated: self.allow_simulated,
+            allow_unsandboxed: self.allow_unsandboxed,
+        }
+    }
 }

@@ -111,7 +111,7 @@ pub struct Fees {
 }
 
 impl Rpc {
-    /// A node at an `http://` or `https://` URL. Nothing is sent yet.
+    /// A node at an `http://` or `https://` URL, or at that in a file: `@FILE`. Nothing is sent yet.
     ///
     /// # Errors
     ///

@@ -19,7 +19,7 @@ const ANSWER: Duration = Duration::from_secs(20);
 #[derive(Debug, thiserror::Error)]
 pub enum RpcError {
     /// The URL cannot be used.
-    #[error("the chain URL is not one: {why}; give it as http://HOST:PORT or https://HOST")]
+    #[error("the chain URL is not one: {why}; give it as http://HOST:PORT or https://HOST, or as @FILE that holds it")]
     BadUrl {
         /// What is wrong with it.
         why: String,
@@ -95,9 +95,14 @@ pub(crate) struct Transport {
 }
 
 impl Transport {
+    /// `url` may be `@FILE`: then the file holds it, so that a URL with a secret stands on no command line.
     pub fn new(url: &str) -> Result<Self, RpcError> {
         let bad = |why: String| RpcError::BadUrl { why };
-        let url = reqwest::Url::parse(url).map_err(|error| bad(error.to_string()))?;
+        let held = match url.strip_prefix('@') {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| bad(format!("{path}: {error}")))?,
+            None => url.to_owned(),
+        };
+        let url = reqwest::Url::parse(held.trim()).map_err(|error| bad(error.to_string()))?;
         let host = url.host_str().ok_or_else(|| bad(String::from("it has no host")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(bad(format!("`{}` is not http or https", url.scheme())));
@@ -172,11 +177,12 @@ impl Transport {
         let status = response.status();
         let bytes = response.bytes().await.map_err(unreachable)?;
         match serde_json::from_slice(&bytes) {
-            Ok(answer) => Ok(answer),
-            Err(_) if !status.is_success() => {
+            // Some nodes refuse in JSON-RPC under an HTTP error; what stands before a node refuses in JSON of its own.
+            Ok(answer) if status.is_success() || is_rpc(&answer) => Ok(answer),
+            _ if !status.is_success() => {
                 Err(RpcError::Status { node: self.node.clone(), method, status: status.as_u16() })
             }
-            Err(_) => Err(self.malformed(method, "JSON")),
+            _ => Err(self.malformed(method, "JSON")),
         }
     }
 
@@ -200,6 +206,12 @@ impl Transport {
             },
         }
     }
+}
+
+/// Whether that is a JSON-RPC answer, or a batch of them.
+fn is_rpc(answer: &Value) -> bool {
+    let coded = answer.get("error").and_then(|error| error.get("code")).is_some_and(Value::is_i64);
+    coded || answer.get("result").is_some() || answer.is_array()
 }
 
 /// The deepest cause, which is the one that helps ("connection refused").
@@ -291,6 +303,44 @@ mod tests {
         assert!(error.contains("http://127.0.0.1:1") && error.contains("eth_chainId"), "{error}");
         assert!(!error.contains("hunter2") && !error.contains("apikey"), "{error}");
         assert!(error.contains("check that the node runs"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_rate_limit_is_told_by_its_status_and_a_refusal_under_an_http_error_by_its_words() {
+        let answer_with = |status: &'static str, body: &'static str| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().expect("a connection");
+                let read = stream.read(&mut [0; 4096]).expect("readable");
+                assert!(read > 0);
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
+                stream.write_all((head + body).as_bytes()).expect("it listens");
+            });
+            url
+        };
+        let ask = async |url: String| {
+            let chain = Transport::new(&url).expect("a URL");
+            chain.ask("eth_chainId", json!([])).await.expect_err("refused").to_string()
+        };
+        let said = ask(answer_with("429 Too Many Requests", r#"{"error":"slow down"}"#)).await;
+        assert!(said.contains("HTTP 429") && said.contains("rate limit"), "{said}");
+        let refused = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32005,"message":"limit exceeded"}}"#;
+        let said = ask(answer_with("400 Bad Request", refused)).await;
+        assert!(said.contains("limit exceeded (code -32005)"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_url_with_a_secret_may_stand_in_a_file() {
+        let (url, _) = node(|body| echo(body).to_string());
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("url");
+        std::fs::write(&file, format!("{url}/secret\n")).expect("written");
+        let chain = Transport::new(&format!("@{}", file.display())).expect("a URL");
+        assert_eq!(chain.node, url);
+        assert_eq!(chain.ask("eth_call", json!([7])).await.expect("an answer"), json!(7));
+        let missing = Transport::new("@/no/such/file").expect_err("no file").to_string();
+        assert!(missing.contains("/no/such/file"), "{missing}");
     }
 
     #[test]

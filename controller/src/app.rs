@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use selion_api::commit::PoolId;
+use selion_api::rest::Terms;
 use selion_api::{Account, Address, TimeMs};
 
 use crate::agents::Hub;
@@ -26,6 +27,8 @@ pub struct App {
     pub config: Arc<Config>,
     /// The pool.
     pub pool: PoolId,
+    /// Its terms, as the chain has them.
+    pub terms: Terms,
     /// Who decides and countersigns.
     pub authority: Account,
     /// What handlers sign as the authority.

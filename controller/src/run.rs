@@ -1,8 +1,8 @@
 //! Joins the parts of one controller and runs them until told to stop.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::future::IntoFuture;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -53,6 +53,17 @@ pub enum RunError {
         path: String,
         /// Cause.
         source: io::Error,
+    },
+    /// Another controller holds the data directory.
+    #[error(
+        "data directory {path} is in use by another controller (process {pid}); stop that one, or name another with \
+         --data-dir"
+    )]
+    InUse {
+        /// Folder.
+        path: String,
+        /// Process id as it stands in the lock file; empty if it cannot be read.
+        pid: String,
     },
     /// A key file is wrong.
     #[error(transparent)]
@@ -105,6 +116,7 @@ pub async fn run(
     let dir = config.data_dir.clone();
     let in_dir = |source| RunError::DataDir { path: dir.display().to_string(), source };
     make_private(&dir).map_err(in_dir)?;
+    let _alone = lock(&dir)?;
     let keys = Arc::new(Keys::open(&dir, config.authority_key.as_deref())?);
     let terms = verify_chain(&config.chain_rpc, config.pool, None, keys.authority(), keys.delegate()).await?;
     let store = Store::open(&dir).await?;
@@ -147,6 +159,7 @@ pub async fn run(
     let relay = open_relay(&config, &terms, &store, &nudge).await?;
     let app = App {
         pool: terms.id,
+        terms: terms.fixed.shown(),
         authority: terms.authority,
         pen: Arc::new(Pen::new(terms.id, terms.authority, text_signer(keys.clone()))),
         delegate: keys.delegate(),
@@ -337,6 +350,25 @@ fn make_private(dir: &Path) -> io::Result<()> {
     let probe = dir.join(".writable");
     fs::write(&probe, b"")?;
     fs::remove_file(probe)
+}
+
+/// Keeps other controllers off the folder for as long as the file is held: a second one would raise the term and end the
+/// first. The kernel gives the lock back however this process ends.
+fn lock(dir: &Path) -> Result<File, RunError> {
+    let path = || dir.display().to_string();
+    let failed = |source| RunError::DataDir { path: path(), source };
+    let name = dir.join("controller.lock");
+    let mut file = File::options().create(true).truncate(false).read(true).write(true).open(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let pid = fs::read_to_string(&name).unwrap_or_default().trim().to_owned();
+            return Err(RunError::InUse { path: path(), pid });
+        }
+        Err(TryLockError::Error(source)) => return Err(failed(source)),
+    }
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+    Ok(file)
 }
 
 #[cfg(test)]

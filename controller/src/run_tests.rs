@@ -108,3 +108,39 @@ async fn a_controller_ends_by_itself_once_its_authority_passed_to_another_addres
     chain_stop.cancel();
     chain_task.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_controller_on_one_data_directory_is_refused_and_the_first_goes_on() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let (_, file) = pool(&url, &data).await;
+    let listen = ([127, 0, 0, 1], 0).into();
+    let config =
+        Config { listen, data_dir: data.clone(), chain_rpc: url, pool: Some(file.controller), ..Config::default() };
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(run(config.clone(), stop.clone(), |address| tell.send(address).unwrap()));
+    let address = timeout(PATIENCE, told).await.unwrap().unwrap();
+
+    let second = run(config.clone(), CancellationToken::new(), |_| panic!("it may not serve"));
+    let said = timeout(PATIENCE, second).await.unwrap().unwrap_err().to_string();
+    assert!(said.contains(&data.display().to_string()), "{said}");
+    assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
+
+    let alive = reqwest::get(format!("http://{address}/readyz")).await.unwrap();
+    assert!(alive.status().is_success() && !running.is_finished(), "the first one decides on");
+    stop.cancel();
+    timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();
+
+    // Its end gives the folder back.
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let stop = CancellationToken::new();
+    let again = tokio::spawn(run(config, stop.clone(), |address| tell.send(address).unwrap()));
+    timeout(PATIENCE, told).await.unwrap().unwrap();
+    stop.cancel();
+    timeout(PATIENCE, again).await.unwrap().unwrap().unwrap();
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}

@@ -17,7 +17,8 @@ pub(crate) async fn chain(dir: &Path, stop: &CancellationToken) -> (String, Join
     let config = selion_devchain::Config {
         listen: ([127, 0, 0, 1], 0).into(),
         data_dir: dir.join("chain"),
-        chain_id: selion_devchain::DEFAULT_CHAIN_ID,
+        dev_methods: selion_devchain::DevMethods::All,
+        ..selion_devchain::Config::default()
     };
     let (tell, told) = tokio::sync::oneshot::channel();
     let stop = stop.clone();

@@ -31,13 +31,17 @@ const PIN_TIMEOUT: Duration = Duration::from_secs(600);
 pub struct Kubo {
     client: IpfsClient,
     name: String,
+    /// User and password of the RPC (`API.Authorizations`).
+    login: Option<(String, String)>,
 }
 
 /// What went wrong with Kubo.
 #[derive(Debug, thiserror::Error)]
 pub enum KuboError {
     /// Not the address of an RPC on this machine.
-    #[error("{url:?} is not the RPC of a local Kubo: {why}; give http://127.0.0.1:PORT")]
+    #[error(
+        "{url:?} is not the RPC of a local Kubo: {why}; give http://127.0.0.1:PORT, or @FILE with http://USER:PASSWORD@127.0.0.1:PORT in it"
+    )]
     BadUrl {
         /// As given.
         url: String,
@@ -68,14 +72,25 @@ pub enum KuboError {
 }
 
 impl Kubo {
-    /// A client of the RPC at `url`. Opens no connection yet.
+    /// A client of the RPC at `url`. Opens no connection yet. `@FILE` names a file that holds the URL: one with user and
+    /// password stands in a file only, since a command line is read by everybody on the machine.
     ///
     /// # Errors
     ///
     /// [`KuboError::BadUrl`] unless it is `http` on a loopback address.
     pub fn new(url: &str) -> Result<Self, KuboError> {
-        let bad = |why: &str| KuboError::BadUrl { url: url.to_owned(), why: why.to_owned() };
-        let mut parsed = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
+        let file = url.strip_prefix('@');
+        let shown = if file.is_none() && url.contains('@') { "http://USER:PASSWORD@.." } else { url };
+        let bad = |why: &str| KuboError::BadUrl { url: shown.to_owned(), why: why.to_owned() };
+        let held = match file {
+            Some(path) => std::fs::read_to_string(path).map_err(|error| bad(&error.to_string()))?,
+            None => url.to_owned(),
+        };
+        let mut parsed = Url::parse(held.trim()).map_err(|error| bad(&error.to_string()))?;
+        let login = parsed.password().map(|password| (parsed.username().to_owned(), password.to_owned()));
+        if login.is_some() && file.is_none() {
+            return Err(bad("it holds a password, which everybody on this machine could read there"));
+        }
         if parsed.scheme() != "http" {
             return Err(bad("it is not http"));
         }
@@ -89,7 +104,29 @@ impl Kubo {
         let port = parsed.port().unwrap_or(5001);
         let name = format!("http://{}:{port}", parsed.host_str().unwrap_or("127.0.0.1"));
         let client = IpfsClient::from_str(&name).map_err(|error| bad(&error.to_string()))?;
-        Ok(Self { client, name })
+        let client = match &login {
+            Some((user, password)) => client.with_credentials(user, password),
+            None => client,
+        };
+        Ok(Self { client, name, login })
+    }
+
+    /// Whether the RPC answers whoever asks. Then every process that reaches it, a leased command on this machine among
+    /// them, reads and removes all that it holds, and stops it.
+    ///
+    /// # Errors
+    ///
+    /// [`KuboError::Rpc`] if it does not answer at all.
+    pub async fn answers_strangers(&self) -> Result<bool, KuboError> {
+        let verb = "say whether it wants a password";
+        let failed = |error: reqwest::Error| self.failed(verb, error.to_string());
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(failed)?;
+        let answer = client.post(format!("{}/api/v0/version", self.name)).send().await.map_err(failed)?;
+        match answer.status().as_u16() {
+            401 | 403 => Ok(false),
+            200 => Ok(true),
+            other => Err(self.failed(verb, format!("it answered with HTTP {other}"))),
+        }
     }
 
     /// Its version, such as `0.43.1`.
@@ -111,6 +148,10 @@ impl Kubo {
         let failed = |error: reqwest::Error| self.failed("tell its id", error.to_string());
         let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(failed)?;
         let request = client.post(format!("{}/api/v0/id", self.name));
+        let request = match &self.login {
+            Some((user, password)) => request.basic_auth(user, Some(password)),
+            None => request,
+        };
         let answer = request.send().await.and_then(|answer| answer.error_for_status());
         let answer: serde_json::Value = answer.map_err(failed)?.json().await.map_err(failed)?;
         match answer.get("ID").and_then(|id| id.as_str()) {

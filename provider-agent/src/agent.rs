@@ -29,7 +29,7 @@ use crate::money::keep_vouchers;
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{OnEvent, ReportError, Reporter};
 use crate::runtime::{ProcessRuntime, Runtime, probe, sandbox_name};
-use crate::spec::node_spec;
+use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -52,6 +52,7 @@ impl Node {
         if facts.is_empty() {
             return Err(AgentError::NoGpus);
         }
+        known_models(&config.prices, &facts)?;
         let exe = helper(config)?;
         let probed = probe(book.dir(), &exe).await;
         for (sandbox, why) in &probed.refused {

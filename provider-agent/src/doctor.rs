@@ -4,13 +4,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use selion_api::NodeSpec;
+use selion_api::commit::PoolId;
+use selion_api::rest::{NodeView, PoolView};
 use selion_api::slice::Sandbox;
-use selion_contracts::{BlockTag, Pool, Rpc};
+use selion_api::{Account, Hash32, NodeId, NodeSpec};
+use selion_client::{Client, ClientError, LocalWallet};
+use selion_contracts::{BlockTag, Pool, Rpc, Signer};
 use serde::Serialize;
 
-use crate::agent::{Node, open_gpus};
+use crate::agent::{Node, PROVIDER_KEY, open_gpus};
 use crate::config::{Config, GpuSource};
+use crate::controller;
 use crate::error::{AgentError, chain};
 use crate::gpus::NvmlGpus;
 
@@ -18,8 +22,10 @@ use crate::gpus::NvmlGpus;
 const MIN_FREE: u64 = 5 << 30;
 /// Largest accepted difference between this clock and the chain's or the controller's, in seconds.
 const MAX_SKEW_S: u64 = 30;
-/// Longest wait for the controller.
+/// Longest wait for each answer of the controller.
 const WAIT: Duration = Duration::from_secs(5);
+/// File of the node's key in the state directory.
+const NODE_KEY: &str = "node.key";
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -47,12 +53,37 @@ impl Check {
 /// Looks at everything once. It changes nothing but for making the state directory and its keys where there are none.
 pub async fn doctor(config: &Config) -> Vec<Check> {
     let mut checks = vec![driver(config), gpus(config)];
-    let spec = node(config, &mut checks).await;
+    let seen = node(config, &mut checks).await;
     checks.push(disk(&config.state_dir));
     checks.push(state_dir(&config.state_dir));
-    checks.push(controller(&config.controller).await);
-    chain_checks(config, spec.as_ref(), &mut checks).await;
+    let pool = chain_checks(config, seen.as_ref(), &mut checks).await;
+    controller_checks(config, pool, seen.as_ref(), &mut checks).await;
     checks
+}
+
+/// The node that was found, and what its offer should be.
+struct Seen {
+    node: NodeId,
+    provider: Account,
+    /// Hash of the spec; `None` while an agent runs here: only that one knows it.
+    spec_hash: Option<Hash32>,
+}
+
+impl Seen {
+    fn of(spec: &NodeSpec) -> Self {
+        Self { node: spec.node, provider: spec.provider, spec_hash: Some(spec.hash()) }
+    }
+
+    /// From the key files beside a running agent, which holds the directory's lock.
+    fn by_keys(config: &Config) -> Option<Self> {
+        let key = |name: &str| {
+            let path = config.state_dir.join(name);
+            path.exists().then(|| Signer::open_or_create(&path).ok()).flatten()
+        };
+        let node = NodeId(key(NODE_KEY)?.account().0);
+        let provider = config.provider.or_else(|| Some(key(PROVIDER_KEY)?.account()))?;
+        Some(Self { node, provider, spec_hash: None })
+    }
 }
 
 fn driver(config: &Config) -> Check {
@@ -82,7 +113,7 @@ fn gpus(config: &Config) -> Check {
 }
 
 /// Opens the node as `run` would.
-async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<NodeSpec> {
+async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
     const NAME: &str = "sandbox";
     match Node::open(config).await {
         Ok(node) => {
@@ -95,12 +126,11 @@ async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<NodeSpec> {
                 ),
                 kind => Check::good(NAME, format!("{} works", crate::runtime::sandbox_name(kind))),
             });
-            Some(spec)
+            Some(Seen::of(&spec))
         }
         Err(AgentError::Book(crate::book::BookError::InUse { .. })) => {
-            checks
-                .push(Check::good("agent", "an agent runs on this state directory; sandbox and offer are not checked"));
-            None
+            checks.push(Check::good("agent", "an agent runs on this state directory; it has checked the sandbox"));
+            Seen::by_keys(config)
         }
         Err(error) => {
             checks.push(Check::bad("agent", chain(&error), "correct what it says; `agent up` would stop there too"));
@@ -142,25 +172,95 @@ fn state_dir(dir: &Path) -> Check {
     }
 }
 
-async fn controller(url: &str) -> Check {
+/// The controller: whether it speaks for the pool, and what it says of the node.
+async fn controller_checks(config: &Config, pool: Option<PoolId>, seen: Option<&Seen>, checks: &mut Vec<Check>) {
     const NAME: &str = "controller";
-    let remedy = "start the controller, or correct --controller";
-    let client = match reqwest::Client::builder().timeout(WAIT).build() {
-        Ok(client) => client,
-        Err(error) => return Check::bad(NAME, chain(&error), "this is a fault of the build"),
+    let (url, remedy) = (&config.controller, "start the controller, or correct --controller");
+    let Some(ours) = pool else {
+        checks.push(Check::bad(NAME, format!("{url} is not asked: there is no pool to ask for"), "see `chain`"));
+        return;
     };
-    let asked = client.get(format!("{}/v1/pool", url.trim_end_matches('/'))).send().await;
-    match asked {
-        Ok(answer) if answer.status().is_success() => Check::good(NAME, format!("{url} answers")),
-        Ok(answer) => Check::bad(NAME, format!("{url} answers {}", answer.status()), remedy),
-        Err(error) => Check::bad(NAME, chain(&error), remedy),
+    match controller::speaks_for(url, ours).await {
+        Ok(view) => {
+            checks.push(Check::good(NAME, format!("{url} speaks for pool {}", ours.controller)));
+            checks.push(terms(&view));
+        }
+        Err(error) => {
+            checks.push(Check::bad(NAME, chain(&error), remedy));
+            return;
+        }
+    }
+    if let Some(seen) = seen {
+        checks.push(link(config, seen).await);
     }
 }
 
-async fn chain_checks(config: &Config, spec: Option<&NodeSpec>, checks: &mut Vec<Check>) {
+/// The terms in words, with what stands out in them.
+fn terms(view: &PoolView) -> Check {
+    let terms = &view.terms;
+    let days = |seconds: u32| format!("{} days", seconds / 86_400);
+    let usual = format!(
+        "fee {}.{:02} %, least stake {} tokens, back {} after unbonding",
+        terms.fee_bps / 100,
+        terms.fee_bps % 100,
+        crate::join::tokens(terms.min_stake.0.into()),
+        days(terms.unbond_s),
+    );
+    let said = terms.warnings().into_iter().fold(usual, |said, warning| format!("{said}; WARNING: {warning}"));
+    Check::good("terms", said)
+}
+
+/// What the controller says of the node, by a login with a key of this directory.
+async fn link(config: &Config, seen: &Seen) -> Check {
+    const NAME: &str = "link";
+    let asked = tokio::time::timeout(WAIT, view_of(config, seen.node)).await;
+    match asked {
+        Ok(Ok(view)) if view.schedulable => Check::good(NAME, "linked; leases can be placed on it"),
+        Ok(Ok(view)) if !view.linked => {
+            let remedy = "run `selion agent up`; if it runs, its lines say why the link does not hold";
+            Check::bad(NAME, "the controller knows the node, and no agent of it is linked", remedy)
+        }
+        Ok(Ok(view)) => {
+            let why = view.reason.map_or_else(String::new, |reason| format!(" ({reason}): {}", reason.text()));
+            Check::bad(
+                NAME,
+                format!("linked, but no lease is placed on it{why}"),
+                "see the reasons in docs/provider.md",
+            )
+        }
+        Ok(Err(ClientError::Problem(problem))) if problem.status == 404 => {
+            let remedy = "run `selion agent up`; right after a registration wait until its block is final";
+            Check::bad(NAME, format!("the controller does not know node {}", seen.node), remedy)
+        }
+        Ok(Err(error)) => Check::bad(NAME, chain(&error), "the message says what is wrong"),
+        Err(_) => Check::bad(NAME, format!("no answer within {} s", WAIT.as_secs()), "ask again; is it overloaded?"),
+    }
+}
+
+async fn view_of(config: &Config, node: NodeId) -> Result<NodeView, ClientError> {
+    let client = Client::new(&config.controller)?;
+    let wallet = wallet(config).ok_or(ClientError::NoLogin)?;
+    let session = client.login(&wallet, "selion agent doctor").await?;
+    client.set_session(&session);
+    let view = client.node(node).await;
+    // Good for minutes only, if this fails.
+    let _ = client.logout().await;
+    view
+}
+
+/// The owner's key, or the node's where the owner's is kept elsewhere: any account may look at nodes.
+fn wallet(config: &Config) -> Option<LocalWallet> {
+    let texts = [PROVIDER_KEY, NODE_KEY].map(|name| std::fs::read_to_string(config.state_dir.join(name)));
+    let text = texts.into_iter().find_map(Result::ok)?;
+    let digits = text.trim();
+    digits.strip_prefix("0x").unwrap_or(digits).parse().ok()
+}
+
+/// The chain, and what it has of the node. Which pool was found there.
+async fn chain_checks(config: &Config, seen: Option<&Seen>, checks: &mut Vec<Check>) -> Option<PoolId> {
     let Some(address) = config.pool else {
         checks.push(Check::bad("chain", "no pool is set", "give --pool ADDRESS"));
-        return;
+        return None;
     };
     let opened = match Rpc::new(&config.chain_rpc) {
         Ok(rpc) => Pool::open(rpc, address).await,
@@ -170,14 +270,37 @@ async fn chain_checks(config: &Config, spec: Option<&NodeSpec>, checks: &mut Vec
         Ok(pool) => pool,
         Err(error) => {
             checks.push(Check::bad("chain", chain(&error), "correct --chain-rpc or --pool"));
-            return;
+            return None;
         }
     };
     checks.push(Check::good("chain", format!("chain {} has the pool {address}", pool.chain_id)));
     checks.push(clock(&pool).await);
-    if let Some(spec) = spec {
-        checks.push(registered(&pool, spec).await);
-        checks.push(offer(&pool, spec).await);
+    if let Some(seen) = seen {
+        checks.push(registered(&pool, seen).await);
+        checks.push(staked(&pool, seen).await);
+        checks.push(offer(&pool, seen).await);
+    }
+    Some(PoolId { chain_id: pool.chain_id, controller: address })
+}
+
+/// Stake below the pool's least takes the node off the market.
+async fn staked(pool: &Pool, seen: &Seen) -> Check {
+    const NAME: &str = "stake";
+    let asked = futures::future::try_join(pool.provider(seen.provider, BlockTag::Latest), pool.terms(BlockTag::Latest));
+    match asked.await {
+        Ok((record, terms)) => {
+            let have = record.map_or(selion_api::Amount::ZERO, |record| record.stake);
+            let said = format!(
+                "{} tokens, the pool's least is {}",
+                crate::join::tokens(have.0.into()),
+                crate::join::tokens(terms.min_stake.0.into())
+            );
+            if have >= terms.min_stake {
+                return Check::good(NAME, said);
+            }
+            Check::bad(NAME, said, "run `selion agent up`, which adds what is missing; --stake AMOUNT adds up to more")
+        }
+        Err(error) => Check::bad(NAME, chain(&error), "correct --chain-rpc"),
     }
 }
 
@@ -196,7 +319,7 @@ async fn clock(pool: &Pool) -> Check {
     }
 }
 
-async fn registered(pool: &Pool, spec: &NodeSpec) -> Check {
+async fn registered(pool: &Pool, spec: &Seen) -> Check {
     const NAME: &str = "registered";
     match pool.node(spec.node, BlockTag::Latest).await {
         Ok(record) if record.provider == Some(spec.provider) => {
@@ -211,10 +334,11 @@ async fn registered(pool: &Pool, spec: &NodeSpec) -> Check {
     }
 }
 
-async fn offer(pool: &Pool, spec: &NodeSpec) -> Check {
+async fn offer(pool: &Pool, spec: &Seen) -> Check {
     const NAME: &str = "offer";
     match pool.offer(spec.node, BlockTag::Latest).await {
-        Ok(Some(offer)) if offer.spec_hash == spec.hash() => {
+        Ok(Some(_)) if spec.spec_hash.is_none() => Check::good(NAME, "there is one on chain; `link` says if it fits"),
+        Ok(Some(offer)) if Some(offer.spec_hash) == spec.spec_hash => {
             Check::good(NAME, "the offer on chain is what this node has")
         }
         Ok(found) => {

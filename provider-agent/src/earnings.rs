@@ -5,6 +5,7 @@ use selion_contracts::{BlockTag, Pool, Rpc, Signer};
 use serde::Serialize;
 
 use crate::agent::PROVIDER_KEY;
+use crate::book::Book;
 use crate::config::Config;
 use crate::courier::Courier;
 use crate::join::JoinError;
@@ -20,6 +21,8 @@ pub struct CashedOut {
     pub amount: Amount,
     /// The transaction.
     pub transaction: Option<Hash32>,
+    /// In vouchers of this state directory that nobody has claimed yet, before the operator's fee.
+    pub unclaimed: Amount,
 }
 
 /// Takes the owner's unpaid earnings out of the vault, to `payee` or to the owner's own account. The key must be in the
@@ -39,12 +42,23 @@ pub async fn cash_out(config: &Config, payee: Option<Address>) -> Result<CashedO
     let owner = Signer::open_or_create(&path)?;
     let provider = owner.account();
     let payee = payee.unwrap_or_else(|| owner.address());
+    let unclaimed = unclaimed(config, &pool).await?;
     let totals = pool.totals(provider, BlockTag::Latest).await?;
     let amount = totals.earned.saturating_sub(totals.paid_out);
     if amount == Amount::ZERO {
-        return Ok(CashedOut { provider, payee, amount, transaction: None });
+        return Ok(CashedOut { provider, payee, amount, transaction: None, unclaimed });
     }
     let courier = Courier { pool: &pool, signer: &owner, controller: &config.controller, always_relay: config.relay };
     let receipt = courier.send(pool.cash_out(payee)).await?;
-    Ok(CashedOut { provider, payee, amount, transaction: Some(receipt.tx) })
+    Ok(CashedOut { provider, payee, amount, transaction: Some(receipt.tx), unclaimed })
+}
+
+/// What the vouchers promise beyond what the chain has paid for them.
+async fn unclaimed(config: &Config, pool: &Pool) -> Result<Amount, JoinError> {
+    let mut open = Amount::ZERO;
+    for voucher in Book::vouchers_in(&config.state_dir)? {
+        let (claimed, _) = pool.claimed(voucher.provider, voucher.renter, BlockTag::Latest).await?;
+        open = Amount(open.0.saturating_add(voucher.cumulative.saturating_sub(claimed).0));
+    }
+    Ok(open)
 }

@@ -1,14 +1,22 @@
-//! Joining a pool: provider with stake, node key, offer; each only if the chain does not have it yet.
+//! Joining a pool: provider with stake, node key, offer; each only if the chain does not have it yet. First everything is
+//! looked at, the pool's terms and its controller too; nothing is sent before that.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use selion_api::{Account, Address, Amount, Hash32, NodeId, NodeSpec};
+use selion_api::commit::PoolId;
+use selion_api::rest::Terms;
+use selion_api::slice::{IsolationClass, Sandbox};
+use selion_api::{Account, Address, Amount, Hash32, NodeId, NodeSpec, TimeMs};
+use selion_client::ClientError;
+use selion_contracts::read::ProviderRecord;
 use selion_contracts::{BlockTag, Pool, PoolError, Rpc, RpcError, Signer, SignerError};
 use serde::Serialize;
 
 use crate::agent::{Node, provider_key};
 use crate::book::BookError;
 use crate::config::Config;
+use crate::controller::{self, OtherPool, Unfit};
 use crate::courier::{Courier, CourierError};
 use crate::error::AgentError;
 
@@ -62,15 +70,40 @@ pub enum JoinError {
     },
     /// The account cannot pay the stake.
     #[error(
-        "account {account} has {have} of the pool's token, the stake is {need}; send it the rest (on a development chain: --dev-fund)"
+        "account {account} has {} tokens, the stake takes {}; send it the rest (on a development chain: --dev-fund){}",
+        tokens(*have), tokens(need.0.into()), returning(*unbonding, *ready)
     )]
     NoStake {
         /// Whose.
         account: Account,
         /// Base units it has.
         have: u128,
-        /// Base units of the stake.
+        /// Base units that are to be staked.
         need: Amount,
+        /// Former stake on its way back.
+        unbonding: Amount,
+        /// When that can be taken.
+        ready: TimeMs,
+    },
+    /// The controller is another pool's.
+    #[error(transparent)]
+    OtherPool(#[from] OtherPool),
+    /// The controller does not answer, and there is something to register.
+    #[error("nothing was sent: before it stakes or registers anything the agent asks the pool's controller")]
+    NoController(#[source] ClientError),
+    /// The pool takes no such GPUs.
+    #[error("nothing was sent: pool {pool} was made without simulated GPUs; offer real ones, or join another pool")]
+    NoSimulated {
+        /// Which pool.
+        pool: Address,
+    },
+    /// The pool takes no node without a sandbox.
+    #[error(
+        "nothing was sent: pool {pool} leases no node without a sandbox, and none works here; `selion agent doctor` says why"
+    )]
+    NoSandbox {
+        /// Which pool.
+        pool: Address,
     },
     /// The node key did not sign.
     #[error(transparent)]
@@ -99,29 +132,123 @@ pub struct Joined {
     pub transactions: Vec<Hash32>,
 }
 
-/// Registers provider, node and offer where the chain does not have them, and waits for each. Calling it again does
-/// nothing more.
+/// What joining binds the owner to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// The pool.
+    pub pool: PoolId,
+    /// Who decides and countersigns.
+    pub authority: Account,
+    /// The pool's terms.
+    pub terms: Terms,
+    /// What in them stands out, a sentence each.
+    pub warnings: Vec<String>,
+    /// The node.
+    pub node: NodeId,
+    /// How its leases are kept apart.
+    pub sandbox: Sandbox,
+    /// Its owner.
+    pub provider: Account,
+    /// Stake that counts now.
+    pub stake: Amount,
+    /// What joining takes from the owner's account and adds to the stake.
+    pub to_stake: Amount,
+}
+
+/// A node that may join: all was looked at, nothing was sent.
+pub struct Prospect<'a> {
+    /// What joining means.
+    pub standing: Standing,
+    joining: Joining<'a>,
+    node: Node,
+    record: Option<ProviderRecord>,
+}
+
+/// Reads the pool's terms, the owner's and the node's standing on chain, and asks the controller whether it speaks for that
+/// pool.
+///
+/// # Errors
+///
+/// [`JoinError`]. A controller that does not answer is one only where there is something to register: what is registered
+/// waits for it.
+pub async fn look(config: &Config) -> Result<Prospect<'_>, JoinError> {
+    let address = config.pool.ok_or(JoinError::NoPool)?;
+    let pool = Pool::open(Rpc::new(&config.chain_rpc)?, address).await?;
+    let id = PoolId { chain_id: pool.chain_id, controller: address };
+    let silent = match controller::speaks_for(&config.controller, id).await {
+        Ok(_) => None,
+        Err(Unfit::OtherPool(other)) => return Err(other.into()),
+        Err(Unfit::Silent(error)) => Some(error),
+    };
+    let node = Node::open(config).await?;
+    node.book.pin_pool(id)?;
+    let owner = provider_key(&node.book)?;
+    let (provider, block) = (node.spec.provider, BlockTag::Latest);
+    let (terms, authority) = (pool.terms(block).await?.shown(), pool.authority(block).await?);
+    let record = pool.provider(provider, block).await?;
+    let stake = record.as_ref().map_or(Amount::ZERO, |record| record.stake);
+    let to_stake = Amount(config.stake).max(terms.min_stake).saturating_sub(stake);
+    let (warnings, sandbox) = (terms.warnings(), node.spec.sandbox);
+    let standing =
+        Standing { pool: id, authority, terms, warnings, node: node.spec.node, sandbox, provider, stake, to_stake };
+    let prospect = Prospect { standing, joining: Joining { config, pool, owner, sent: Vec::new() }, node, record };
+    let own = prospect.joining.owner.account() == provider;
+    if own {
+        prospect.joining.not_anothers(prospect.standing.node).await?;
+    }
+    match silent {
+        Some(error) if own && prospect.has_to_send().await? => Err(JoinError::NoController(error)),
+        _ => Ok(prospect),
+    }
+}
+
+/// [`look`], and then [`Prospect::join`].
 ///
 /// # Errors
 ///
 /// [`JoinError`]; what was registered before the failure stays.
 pub async fn join(config: &Config) -> Result<Joined, JoinError> {
-    let address = config.pool.ok_or(JoinError::NoPool)?;
-    let pool = Pool::open(Rpc::new(&config.chain_rpc)?, address).await?;
-    let node = Node::open(config).await?;
-    node.book.pin_pool(selion_api::commit::PoolId { chain_id: pool.chain_id, controller: address })?;
-    let owner = provider_key(&node.book)?;
-    if owner.account() != node.spec.provider {
-        return registered_by_owner(&pool, &node.spec, owner.account()).await;
+    look(config).await?.join().await
+}
+
+impl Prospect<'_> {
+    /// Whether the chain lacks something of this node.
+    async fn has_to_send(&self) -> Result<bool, PoolError> {
+        let (pool, spec) = (&self.joining.pool, &self.node.spec);
+        if self.record.is_none() || self.standing.to_stake > Amount::ZERO {
+            return Ok(true);
+        }
+        let bound = pool.node(spec.node, BlockTag::Latest).await?.provider == Some(spec.provider);
+        let offer = pool.offer(spec.node, BlockTag::Latest).await?;
+        Ok(!bound || offer.is_none_or(|offer| offer.spec_hash != spec.hash()))
     }
-    let mut joining = Joining { config, pool, owner, sent: Vec::new() };
-    // Before anything is funded, staked or sent: a wallet that may not have this node pays for nothing.
-    joining.not_anothers(node.spec.node).await?;
-    joining.provider().await?;
-    joining.node(node.spec.node, node.book.node_key()).await?;
-    let spec_hash = node.spec.hash();
-    joining.offer(node.spec.node, spec_hash, node.spec.classes()).await?;
-    Ok(Joined { node: node.spec.node, provider: node.spec.provider, spec_hash, transactions: joining.sent })
+
+    /// Registers provider, node and offer where the chain does not have them, adds what is missing to the stake, and waits
+    /// for each. Calling it again does nothing more.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`]; what was registered before the failure stays.
+    pub async fn join(self) -> Result<Joined, JoinError> {
+        let Self { standing, mut joining, node, record } = self;
+        let spec = &node.spec;
+        if joining.owner.account() != spec.provider {
+            return registered_by_owner(&joining.pool, spec, joining.owner.account()).await;
+        }
+        // Before anything is funded, staked or sent: a pool that may not have this node costs nothing.
+        let at = standing.pool.controller;
+        if spec.classes() & IsolationClass::Simulated.bit() != 0 && !standing.terms.allow_simulated {
+            return Err(JoinError::NoSimulated { pool: at });
+        }
+        if spec.sandbox == Sandbox::None && !standing.terms.allow_unsandboxed {
+            return Err(JoinError::NoSandbox { pool: at });
+        }
+        joining.stake(record.as_ref(), standing.to_stake).await?;
+        joining.node(spec.node, node.book.node_key()).await?;
+        let spec_hash = spec.hash();
+        joining.offer(spec.node, spec_hash, spec.classes()).await?;
+        Ok(Joined { node: spec.node, provider: spec.provider, spec_hash, transactions: joining.sent })
+    }
 }
 
 /// The owner's wallet is elsewhere: it must have registered the node and set this very offer already.
@@ -154,24 +281,26 @@ impl Joining<'_> {
         }
     }
 
-    async fn provider(&mut self) -> Result<(), JoinError> {
-        let account = self.owner.account();
-        if self.pool.provider(account, BlockTag::Latest).await?.is_some() {
+    /// Registers the owner with `missing`, or adds it to the stake that is there: of one who left nothing is.
+    async fn stake(&mut self, record: Option<&ProviderRecord>, missing: Amount) -> Result<(), JoinError> {
+        if record.is_some() && missing == Amount::ZERO {
             return Ok(());
         }
-        let least = self.pool.terms(BlockTag::Latest).await?.min_stake;
-        let stake = Amount(self.config.stake).max(least);
+        let account = self.owner.account();
         if self.config.dev_fund {
-            self.fund(account, stake).await?;
+            self.fund(account, missing).await?;
         }
         let have = self.pool.token_balance(Address(account.0), BlockTag::Latest).await?;
-        if have < u128::from(stake.0) {
-            return Err(JoinError::NoStake { account, have, need: stake });
+        if have < u128::from(missing.0) {
+            let (unbonding, ready) =
+                record.map_or((Amount::ZERO, TimeMs(0)), |record| (record.unbonding, record.ready));
+            return Err(JoinError::NoStake { account, have, need: missing, unbonding, ready });
         }
-        if stake > Amount::ZERO {
-            self.allow(stake).await?;
+        if missing > Amount::ZERO {
+            self.allow(missing).await?;
         }
-        self.send(self.pool.register_provider(Address(account.0), stake)).await
+        let payout = record.map_or(Address(account.0), |record| record.payout);
+        self.send(self.pool.register_provider(payout, missing)).await
     }
 
     async fn allow(&mut self, stake: Amount) -> Result<(), JoinError> {
@@ -219,3 +348,29 @@ impl Joining<'_> {
         Courier { pool: &self.pool, signer: &self.owner, controller, always_relay: *relay }
     }
 }
+
+/// Base units as tokens, of which the pool counts six decimals: `3.00`.
+pub(crate) fn tokens(base_units: u128) -> String {
+    let part = format!("{:06}", base_units % 1_000_000);
+    format!("{}.{:0<2}", base_units / 1_000_000, part.trim_end_matches('0'))
+}
+
+/// What is said of former stake on its way back.
+fn returning(unbonding: Amount, ready: TimeMs) -> String {
+    if unbonding == Amount::ZERO {
+        return String::new();
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let left = (ready.0 / 1_000).saturating_sub(now);
+    let when = match left {
+        0 => "now".to_owned(),
+        1..7_200 => format!("in {} min", left.div_ceil(60)),
+        7_200..172_800 => format!("in {} h", left.div_ceil(3_600)),
+        _ => format!("in {} days", left.div_ceil(86_400)),
+    };
+    format!("; {} tokens of former stake can be taken {when} with withdrawStake", tokens(unbonding.0.into()))
+}
+
+#[cfg(test)]
+#[path = "join_tests.rs"]
+mod tests;

@@ -10,6 +10,7 @@
 mod agent;
 pub mod book;
 mod config;
+mod controller;
 mod courier;
 mod disk;
 mod doctor;
@@ -41,7 +42,7 @@ pub use doctor::{Check, doctor};
 pub use earnings::{CashedOut, cash_out};
 pub use error::{AgentError, chain};
 pub use event::Event;
-pub use join::{JoinError, Joined, join};
+pub use join::{JoinError, Joined, Prospect, Standing, join, look};
 pub use link::LinkError;
 pub use member_key::MemberKey;
 pub use meter::Meter;

@@ -35,6 +35,7 @@ impl Scene {
         let config = selion_devchain::Config {
             listen: ([127, 0, 0, 1], 0).into(),
             data_dir: dir.to_owned(),
+            dev_methods: selion_devchain::DevMethods::Coins,
             ..selion_devchain::Config::default()
         };
         let stop = CancellationToken::new();

@@ -6,7 +6,8 @@ use selion_api::slice::{MigProfile, MigTable, Sandbox, ShareTerms};
 use selion_api::{Account, GpuSpec, NodeId, NodeSpec, Rate};
 
 use crate::config::{Config, Prices};
-use crate::gpus::{GpuFacts, ModelMig};
+use crate::error::AgentError;
+use crate::gpus::{GpuFacts, ModelMig, catalog};
 
 /// The node's spec. Equal inputs give equal specs: the offer on chain carries its hash.
 #[must_use]
@@ -25,6 +26,24 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
         rack: config.rack.clone(),
         disk_bytes: config.disk_bytes,
         net_mbps: config.net_mbps,
+    }
+}
+
+/// Refuses a price for a model that no GPU here is and that nobody knows: it would be left out without a word.
+///
+/// # Errors
+///
+/// [`AgentError::Config`], naming the models there are.
+pub fn known_models(prices: &Prices, gpus: &[GpuFacts]) -> Result<(), AgentError> {
+    let here = |name: &String| gpus.iter().any(|facts| facts.model == *name);
+    match prices.whole.keys().find(|name| !here(name) && catalog::model(name).is_err()) {
+        None => Ok(()),
+        Some(name) => {
+            let models: Vec<&str> = gpus.iter().map(|facts| facts.model.as_str()).collect();
+            let known = catalog::model(name).err().map_or_else(String::new, |error| format!("; {error}"));
+            let said = format!("prices.whole names {name:?}; the GPUs here are {}{known}", models.join(", "));
+            Err(AgentError::Config(said))
+        }
     }
 }
 
@@ -115,6 +134,19 @@ mod tests {
         let whole: Vec<_> = spec.gpus.iter().map(|gpu| gpu.whole).collect();
         assert_eq!(whole, [Some(Rate(1_000_000)), Some(Rate(530_000))]);
         assert!(spec.gpus[1].mig.is_none(), "a 4090 cannot do MIG");
+    }
+
+    #[test]
+    fn a_price_for_a_model_that_nobody_knows_is_refused_with_those_there_are() {
+        let gpus = Simulated::new(&["H100 80GB".to_owned()], b"node").unwrap();
+        let facts: Vec<_> = gpus.facts().cloned().collect();
+        let priced = |name: &str| {
+            known_models(&Prices { whole: [(name.to_owned(), Rate(1))].into(), ..Prices::default() }, &facts)
+        };
+        assert!(priced("H100 80GB").is_ok());
+        assert!(priced("A100 80GB").is_ok(), "a known model may be priced before it is there");
+        let said = priced("H100").unwrap_err().to_string();
+        assert!(said.contains("prices.whole names \"H100\"; the GPUs here are H100 80GB"), "{said}");
     }
 
     #[test]

@@ -42,7 +42,11 @@ impl Chain {
     }
 
     async fn ours(home: &Path) -> Result<Self> {
-        let mut part = Part::start(home, "chain", ["chain", "--listen", "127.0.0.1:0", "--data-dir", "chain"])?;
+        let mut part = Part::start(
+            home,
+            "chain",
+            ["chain", "--listen", "127.0.0.1:0", "--data-dir", "chain", "--dev-methods", "coins"],
+        )?;
         let ready = part.said("ready").await?;
         let address = ready["address"].as_str().context("an address")?;
         Ok(Self { url: format!("http://{address}"), running: Running::Ours(part) })

@@ -18,15 +18,18 @@ struct Joined {
 
 struct Scene {
     pool: Pool,
-    /// An agent's command line. There is no controller: joining needs the chain alone.
+    /// Where the controller listens while it is up: only for a first joining, as it writes to the chain by itself.
+    listen: String,
+    /// An agent's command line.
     args: Vec<String>,
 }
 
 impl Scene {
     async fn open() -> Result<Self> {
         let pool = Pool::open().await?;
-        let args = pool.agent_args(&format!("http://127.0.0.1:{}", dead_port()?), &pool.path("agent"), MODEL);
-        Ok(Self { pool, args })
+        let listen = format!("127.0.0.1:{}", dead_port()?);
+        let args = pool.agent_args(&format!("http://{listen}"), &pool.path("agent"), MODEL);
+        Ok(Self { pool, listen, args })
     }
 
     fn with(&self, provider: Option<Account>) -> Vec<String> {
@@ -46,9 +49,11 @@ impl Scene {
     }
 
     async fn joins(&self, provider: Option<Account>) -> Result<Joined> {
+        let controller = self.pool.controller(&self.pool.path("controller"), &self.listen).await?;
         let mut agent = Part::start(self.pool.home(), "agent", self.with(provider))?;
         let joined = agent.said("joined").await?;
         agent.stop().await?;
+        drop(controller);
         Ok(Joined {
             node: joined["node"].as_str().context("a node")?.parse()?,
             spec_hash: joined["spec_hash"].as_str().context("a hash")?.to_owned(),
@@ -98,6 +103,12 @@ async fn a_node_whose_owner_is_said_to_be_elsewhere_joins_only_what_that_owner_r
     // And an account that the chain does not have as the owner is told who is.
     let owned = [format!("belongs to provider {owner}"), first.node.to_string()];
     scene.assert_refused(Some(elsewhere), &owned).await
+}
+
+#[tokio::test]
+async fn an_agent_whose_controller_does_not_answer_stakes_nothing() -> Result<()> {
+    let scene = Scene::open().await?;
+    scene.assert_refused(None, &["nothing was sent".to_owned(), scene.listen.clone()]).await
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod pool;
 mod problem;
 mod quote;
 mod relay;
+mod terms;
 
 pub use extra::BillPage;
 pub use lease::{
@@ -25,6 +26,7 @@ pub use pool::{
 pub use problem::{FieldError, Problem};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};
 pub use relay::{Hex, NewRelay, RelayState, RelayView};
+pub use terms::Terms;
 
 /// Response header: the last log entry that the answer depends on.
 pub const ENTRY_HEADER: &str = "selion-entry";

@@ -10,6 +10,7 @@ use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId};
 use crate::lease::BillLine;
 use crate::licence::Licence;
 use crate::reason::Reason;
+use crate::rest::Terms;
 use crate::slice::{GpuSpec, IsolationClass, Sandbox, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 
@@ -26,14 +27,11 @@ pub struct PoolView {
     pub authority: Account,
     /// The key that the controller holds for delegated vouchers.
     pub delegate: Address,
-    /// Operator's fee in ten-thousandths.
-    pub fee_bps: u16,
     /// The fence in force.
     pub fence: Fence,
-    /// Whether simulated GPUs may be leased.
-    pub allow_simulated: bool,
-    /// Whether nodes without a sandbox may be leased.
-    pub allow_unsandboxed: bool,
+    /// Its terms, fixed when it was made.
+    #[serde(flatten)]
+    pub terms: Terms,
 }
 
 /// One thing that can be leased now, and its ask.

@@ -1,5 +1,7 @@
 //! `selion account`: the renter's money.
 
+use std::time::Duration;
+
 use selion_agent::Courier;
 use selion_api::{Address, Amount, TimeMs};
 use selion_contracts::{BlockTag, Pool, Receipt, Signer};
@@ -25,6 +27,8 @@ pub enum Command {
         /// On a development chain: takes free gas and tokens first
         #[arg(long)]
         dev: bool,
+        #[command(flatten)]
+        wait: Wait,
     },
     /// Lets the pool's controller sign vouchers for what you use, up to a cap
     Grant {
@@ -37,6 +41,8 @@ pub enum Command {
         /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
         #[arg(long)]
         relay: bool,
+        #[command(flatten)]
+        wait: Wait,
     },
     /// Asks for tokens back; they can be withdrawn after the pool's thaw time
     Thaw {
@@ -46,6 +52,8 @@ pub enum Command {
         /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
         #[arg(long)]
         relay: bool,
+        #[command(flatten)]
+        wait: Wait,
     },
     /// Takes what has thawed
     Withdraw {
@@ -58,22 +66,34 @@ pub enum Command {
     },
 }
 
+/// Whether the command ends only when the pool counts what it did.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Wait {
+    /// Waits until the block is final and in the pool's log: from then on it counts [default on development chains]
+    #[arg(long)]
+    wait: bool,
+}
+
+/// Between two looks at the pool's log.
+const LOOK: Duration = Duration::from_millis(250);
+
 /// Runs the sub-command.
 pub async fn main(out: Output, command: Command) -> Done {
     let session = Session::open()?;
     match command {
         Command::Show => show(out, &session).await,
-        Command::Deposit { amount, dev } => deposit(out, &session, amount, dev).await,
-        Command::Grant { cap, until, relay } => {
+        Command::Deposit { amount, dev, wait } => deposit(out, &session, amount, dev, wait).await,
+        Command::Grant { cap, until, relay, wait } => {
             let (signer, pool) = session.money().await?;
             let delegate = session.client.pool().await?.delegate;
             let until = wall_clock().plus(until);
             let receipt = courier(&session, &pool, &signer, relay).send(pool.grant(delegate, cap, until)).await?;
             let what =
                 format!("{delegate} may sign for {} tokens until {}", unit::show_money(cap.0), unit::show_time(until));
-            sent(out, &what, &receipt)
+            let counts = counts(out, &session, &pool, &receipt, wait).await?;
+            sent(out, &format!("{what}; {counts}"), &receipt)
         }
-        Command::Thaw { amount, relay } => {
+        Command::Thaw { amount, relay, wait } => {
             let (signer, pool) = session.money().await?;
             let receipt = courier(&session, &pool, &signer, relay).send(pool.thaw(amount)).await?;
             let (amount, ready) = pool.thawing(signer.account(), BlockTag::Latest).await?;
@@ -81,7 +101,8 @@ pub async fn main(out: Output, command: Command) -> Done {
                 Amount::ZERO => "nothing thaws any more".to_owned(),
                 amount => format!("{} tokens thaw until {}", unit::show_money(amount.0), unit::show_time(ready)),
             };
-            sent(out, &what, &receipt)
+            let counts = counts(out, &session, &pool, &receipt, wait).await?;
+            sent(out, &format!("{what}; {counts}"), &receipt)
         }
         Command::Withdraw { to, relay } => withdraw(out, &session, to, relay).await,
     }
@@ -106,7 +127,7 @@ async fn show(out: Output, session: &Session) -> Done {
     })
 }
 
-async fn deposit(out: Output, session: &Session, amount: Amount, free: bool) -> Done {
+async fn deposit(out: Output, session: &Session, amount: Amount, free: bool, wait: Wait) -> Done {
     if amount == Amount::ZERO {
         return Err(Failure::usage("a deposit of 0.00", "give an amount above 0"));
     }
@@ -125,8 +146,25 @@ async fn deposit(out: Output, session: &Session, amount: Amount, free: bool) -> 
     let courier = courier(session, &pool, &signer, false);
     courier.allow(pool.at.vault, amount, pool.approve_vault()).await?;
     let receipt = courier.send(pool.deposit(amount)).await?;
-    let what = format!("{} tokens deposited; they count once the block is final", unit::show_money(amount.0));
-    sent(out, &what, &receipt)
+    let counts = counts(out, session, &pool, &receipt, wait).await?;
+    sent(out, &format!("{} tokens deposited; {counts}", unit::show_money(amount.0)), &receipt)
+}
+
+/// Says when the pool counts a transaction, and waits for that where it was asked for.
+async fn counts(out: Output, session: &Session, pool: &Pool, receipt: &Receipt, wait: Wait) -> Done<String> {
+    let block = receipt.block_number;
+    if !wait.wait && !dev::is_dev_chain(pool.chain_id) {
+        return Ok(format!("it counts once block {block} is final (--wait waits for that)"));
+    }
+    let mut told = false;
+    while session.client.registry().await?.block_number < block {
+        if !told {
+            out.note(format!("waiting until block {block} is final; Ctrl-C stops the waiting, not the transaction"));
+            told = true;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok("it counts now".to_owned())
 }
 
 async fn withdraw(out: Output, session: &Session, to: Option<Address>, relay: bool) -> Done {

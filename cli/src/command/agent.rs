@@ -1,8 +1,9 @@
 //! `selion agent`: offers this machine's GPUs.
 
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
-use selion_agent::{AgentError, Check, Config, CourierError, Event, GpuSource, JoinError};
+use selion_agent::{AgentError, Check, Config, CourierError, Event, GpuSource, JoinError, Standing};
 use selion_api::{Account, Address};
 
 use crate::exit::Exit;
@@ -86,6 +87,9 @@ pub struct Args {
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
+    /// Stakes without asking
+    #[arg(long)]
+    yes: bool,
     /// Prints the configuration that the layers make, and ends
     #[arg(long)]
     print_config: bool,
@@ -96,23 +100,23 @@ impl Args {
         let mut flags = Flags::default();
         let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
         flags
-            .set("controller", self.controller)
-            .set("chain_rpc", self.chain_rpc)
-            .set("pool", self.pool)
-            .set("state_dir", self.state_dir)
-            .set("gpus", simulated)
-            .set("provider", self.provider)
-            .set("address", self.address)
-            .set("port_base", self.port_base)
-            .set("region", self.region)
-            .set("rack", self.rack)
-            .set("disk_bytes", self.disk)
-            .set("net_mbps", self.net)
-            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))
-            .set("stake", self.stake.map(|stake| stake.0))
-            .set("relay", self.relay.then_some(true))
-            .set("insecure", self.insecure.then_some(true))
-            .set("dev_fund", self.dev_fund.then_some(true));
+            .set("controller", self.controller)?
+            .set("chain_rpc", self.chain_rpc)?
+            .set("pool", self.pool)?
+            .set("state_dir", self.state_dir)?
+            .set("gpus", simulated)?
+            .set("provider", self.provider)?
+            .set("address", self.address)?
+            .set("port_base", self.port_base)?
+            .set("region", self.region)?
+            .set("rack", self.rack)?
+            .set("disk_bytes", self.disk)?
+            .set("net_mbps", self.net)?
+            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))?
+            .set("stake", self.stake.map(|stake| stake.0))?
+            .set("relay", self.relay.then_some(true))?
+            .set("insecure", self.insecure.then_some(true))?
+            .set("dev_fund", self.dev_fund.then_some(true))?;
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
     }
 }
@@ -121,16 +125,22 @@ impl Args {
 pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Up(args) if args.print_config => out.json(&args.config()?),
-        Command::Up(args) => up(out, args.config()?).await,
+        Command::Up(args) => {
+            let asks = !args.yes && !args.dev_fund;
+            up(out, args.config()?, asks).await
+        }
         Command::Doctor(args) => doctor(out, args.config()?).await,
         Command::CashOut { to, args } => cash_out(out, &args.config()?, to).await,
     }
 }
 
-async fn up(out: Output, config: Config) -> Done {
+async fn up(out: Output, config: Config, asks: bool) -> Done {
+    let prospect = selion_agent::look(&config).await?;
+    agree(out, &prospect.standing, asks)?;
+    // Only now: until here Ctrl-C ends the program, also while it asks.
     let stop = crate::stop::token()?;
     let joined = tokio::select! {
-        joined = selion_agent::join(&config) => joined?,
+        joined = prospect.join() => joined?,
         () = stop.cancelled() => return Ok(()),
     };
     if !out.is_json() {
@@ -143,24 +153,61 @@ async fn up(out: Output, config: Config) -> Done {
     Ok(())
 }
 
+/// Shows the pool's terms and, where stake will be locked and somebody sits there, asks.
+fn agree(out: Output, standing: &Standing, asks: bool) -> Done {
+    if out.is_json() {
+        return out.json(&serde_json::json!({ "event": "terms", "standing": standing }));
+    }
+    line(&format!("pool {} on chain {}", standing.pool.controller, standing.pool.chain_id))?;
+    line(&super::pool::terms(out, &standing.authority.to_string(), &standing.terms))?;
+    if standing.to_stake == selion_api::Amount::ZERO {
+        return Ok(());
+    }
+    let stake = unit::show_money(standing.to_stake.0);
+    let back = unit::show_duration(u64::from(standing.terms.unbond_s) * 1_000);
+    line(&format!("joining locks {stake} tokens of {}; they come back {back} after unbonding", standing.provider))?;
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if !asks || !terminal || confirmed("lock them? [y/N] ")? {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Failure, "not_agreed", "nothing was sent", "answer y, or give --yes"))
+}
+
+/// Whether the person at the terminal says yes.
+fn confirmed(question: &str) -> Done<bool> {
+    let failed = |error: std::io::Error| Failure::new(Exit::Failure, "terminal", error, "give --yes");
+    let mut stdout = std::io::stdout();
+    stdout.write_all(question.as_bytes()).and_then(|()| stdout.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
 async fn cash_out(out: Output, config: &Config, to: Option<Address>) -> Done {
     let done = selion_agent::cash_out(config, to).await?;
-    out.show(&done, |done| match done.transaction {
-        Some(tx) => {
-            format!(
-                "{} tokens of provider {} paid to {}\ntransaction {tx}",
-                unit::show_money(done.amount.0),
-                done.provider,
-                done.payee
-            )
+    out.show(&done, |done| {
+        let paid = match done.transaction {
+            Some(tx) => {
+                let amount = unit::show_money(done.amount.0);
+                format!("{amount} tokens of provider {} paid to {}\ntransaction {tx}", done.provider, done.payee)
+            }
+            None => format!("provider {} has no unpaid earnings", done.provider),
+        };
+        if done.unclaimed == selion_api::Amount::ZERO {
+            return paid;
         }
-        None => format!("provider {} has no unpaid earnings", done.provider),
+        let open = unit::show_money(done.unclaimed.0);
+        format!(
+            "{paid}\n{open} tokens, before the operator's fee, are in vouchers that are not claimed yet: the controller \
+             claims them by itself, or you do (docs/provider.md, Money)"
+        )
     })
 }
 
 /// Nobody may be listening any more; that is no reason to stop.
 fn tell(out: Output, event: &Event) {
-    let _ = if out.is_json() { out.json(event) } else { line(&sentence(event)) };
+    let now = unit::show_time(selion_controller::wall_clock());
+    let _ = if out.is_json() { out.json(event) } else { line(&format!("{now} {}", sentence(event))) };
 }
 
 fn sentence(event: &Event) -> String {

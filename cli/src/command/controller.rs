@@ -30,10 +30,10 @@ pub struct Args {
     /// The pool's Controller contract
     #[arg(long, value_name = "ADDRESS")]
     pool: Option<Address>,
-    /// RPC of a Kubo on this machine
+    /// RPC of a Kubo on this machine, or @FILE that holds it with user and password
     #[arg(long, value_name = "URL")]
     kubo: Option<String>,
-    /// Pins datasets in that Kubo, which shows and gives them to the public IPFS network
+    /// Pins all datasets and outputs in that Kubo, which announces and serves them to everybody
     #[arg(long, requires = "kubo")]
     kubo_publish: bool,
     /// The URL under which others reach this controller
@@ -60,17 +60,17 @@ pub struct Args {
 pub async fn main(out: Output, args: Args) -> Done {
     let mut flags = Flags::default();
     flags
-        .set("listen", args.listen)
-        .set("data_dir", args.data_dir)
-        .set("chain_rpc", args.chain_rpc)
-        .set("pool", args.pool)
-        .set("kubo", args.kubo)
-        .set("kubo_publish", args.kubo_publish.then_some(true))
-        .set("public_url", args.public_url)
-        .set("authority_key", args.authority_key)
-        .set("anchor_ms", args.anchor_ms)
-        .set("claim_ms", args.claim_ms)
-        .set("relay_per_day", args.relay_per_day);
+        .set("listen", args.listen)?
+        .set("data_dir", args.data_dir)?
+        .set("chain_rpc", args.chain_rpc)?
+        .set("pool", args.pool)?
+        .set("kubo", args.kubo)?
+        .set("kubo_publish", args.kubo_publish.then_some(true))?
+        .set("public_url", args.public_url)?
+        .set("authority_key", args.authority_key)?
+        .set("anchor_ms", args.anchor_ms)?
+        .set("claim_ms", args.claim_ms)?
+        .set("relay_per_day", args.relay_per_day)?;
     let config: Config = layered(args.config.as_deref(), "SELION_CONTROLLER_", &flags)?;
     if args.print_config {
         return out.json(&config);

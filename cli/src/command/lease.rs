@@ -217,6 +217,11 @@ pub fn verdict(lease: &Lease) -> Done {
         Some(reason) => {
             let suggestion = match reason.party() {
                 Party::Renter => format!("`selion lease show {}` has the whole story", lease.id),
+                Party::Provider if reason == Reason::RuntimeFailed => {
+                    "check the program's name first: it is looked for on the node, and one that is not there ends so; \
+                     else run it again: the pool places it elsewhere"
+                        .to_owned()
+                }
                 Party::Provider => {
                     "run it again: the pool places it elsewhere; nothing was billed past the evidence".to_owned()
                 }

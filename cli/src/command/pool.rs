@@ -1,22 +1,54 @@
-//! `selion pool`: makes a pool on a chain.
+//! `selion pool`: makes a pool on a chain, and shows the terms of one.
 
 use std::path::PathBuf;
 
+use selion_api::commit::PoolId;
+use selion_api::rest::{PoolView, Terms};
 use selion_api::{Account, Address};
-use selion_contracts::{PoolTerms, Rpc, Signer};
+use selion_client::Client;
+use selion_contracts::{BlockTag, Pool, PoolTerms, Rpc, Signer};
 use selion_controller::mirror::pool::{PoolFile, PoolOptions, create_pool};
 
 use crate::dev::{give_gas, is_dev_chain, require_dev_chain};
 use crate::failure::{Done, Failure};
 use crate::output::Output;
-use crate::profile::write_private;
+use crate::profile::{Home, write_private};
 use crate::unit;
 
-/// Makes pools.
+/// Makes pools, and shows their terms.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Deploys the contracts of a new pool; its terms are fixed for good
     Create(Create),
+    /// Shows a pool's terms [default: those of the profile's pool]
+    Show(Show),
+}
+
+/// Whose terms.
+#[derive(Debug, clap::Args)]
+pub struct Show {
+    /// JSON-RPC of the chain: the terms as its contracts have them
+    #[arg(long, value_name = "URL", requires = "pool")]
+    chain_rpc: Option<String>,
+    /// The pool's Controller contract
+    #[arg(long, value_name = "ADDRESS", requires = "chain_rpc")]
+    pool: Option<Address>,
+    /// Base URL of a controller: the terms as it states them
+    #[arg(long, value_name = "URL", conflicts_with = "chain_rpc")]
+    controller: Option<String>,
+}
+
+/// A pool and its terms.
+#[derive(Debug, serde::Serialize)]
+struct Shown {
+    pool: PoolId,
+    vault: Address,
+    token: Address,
+    authority: Account,
+    #[serde(flatten)]
+    terms: Terms,
+    /// What stands out, a sentence each.
+    warnings: Vec<String>,
 }
 
 /// The terms of a new pool.
@@ -84,12 +116,85 @@ fn finality(text: &str) -> Result<u32, String> {
 }
 
 fn seconds(text: &str) -> Result<u32, String> {
+    if text == "0" {
+        return Ok(0);
+    }
     let ms = unit::duration(text).map_err(|error| error.to_string())?;
     u32::try_from(ms / 1_000).map_err(|_| format!("`{text}` is longer than 136 years"))
 }
 
+/// Runs the sub-command.
+pub async fn main(out: Output, command: Command) -> Done {
+    match command {
+        Command::Create(args) => create(out, args).await,
+        Command::Show(args) => show(out, args).await,
+    }
+}
+
+async fn show(out: Output, args: Show) -> Done {
+    let shown = match (&args.chain_rpc, args.pool) {
+        (Some(url), Some(at)) => by_chain(url, at).await?,
+        _ => by_controller(args.controller).await?,
+    };
+    out.show(&shown, |shown| {
+        let Shown { pool, vault, token, authority, terms, .. } = shown;
+        let at = format!("pool {} on chain {}\nvault {vault}, token {token}", pool.controller, pool.chain_id);
+        format!("{at}\n{}", self::terms(out, &authority.to_string(), terms))
+    })
+}
+
+async fn by_chain(url: &str, at: Address) -> Done<Shown> {
+    let pool = Pool::open(Rpc::new(url)?, at).await?;
+    let terms = pool.terms(BlockTag::Latest).await?.shown();
+    let id = PoolId { chain_id: pool.chain_id, controller: at };
+    let (authority, warnings) = (pool.authority(BlockTag::Latest).await?, terms.warnings());
+    Ok(Shown { pool: id, vault: pool.at.vault, token: pool.at.token, authority, terms, warnings })
+}
+
+async fn by_controller(url: Option<String>) -> Done<Shown> {
+    let url = match url {
+        Some(url) => url,
+        None => Home::find()?.profile()?.controller,
+    };
+    let PoolView { pool, vault, token, authority, terms, .. } = Client::new(&url)?.pool().await?;
+    let warnings = terms.warnings();
+    Ok(Shown { pool, vault, token, authority, terms, warnings })
+}
+
+/// The terms as a table, with what stands out below it.
+pub fn terms(out: Output, authority: &str, terms: &Terms) -> String {
+    let time = |seconds: u32| unit::show_duration(u64::from(seconds) * 1_000);
+    let allowed = |allowed: bool| if allowed { "allowed" } else { "refused" }.to_owned();
+    let finality = match terms.finality_depth {
+        None => "what the chain itself calls final".to_owned(),
+        Some(0) => "at once".to_owned(),
+        Some(depth) => format!("under {depth} blocks"),
+    };
+    let take_over = match terms.take_over_after_s {
+        0 => "never".to_owned(),
+        silence => format!("after {} of silence", time(silence)),
+    };
+    let row = |name: &str, value: String| [name.to_owned(), value];
+    let rows = vec![
+        row("authority, who decides and countersigns", authority.to_owned()),
+        row("fee, of every claim", format!("{}.{:02} %", terms.fee_bps / 100, terms.fee_bps % 100)),
+        row("least stake of a provider", format!("{} tokens", unit::show_money(terms.min_stake.0))),
+        row("stake comes back after unbonding", time(terms.unbond_s)),
+        row("a renter's deposit comes back after thawing", time(terms.thaw_s)),
+        row("an old authority's vouchers stay claimable", time(terms.grace_s)),
+        row("deposits, nodes and offers count", finality),
+        row("simulated GPUs", allowed(terms.allow_simulated)),
+        row("nodes without a sandbox", allowed(terms.allow_unsandboxed)),
+        row("a proven offence costs the authority", format!("{} tokens", unit::show_money(terms.penalty.0))),
+        row("an accusation can be answered for", time(terms.answer_s)),
+        row("a standby takes over", take_over),
+    ];
+    let table = out.table(["TERMS, WHICH NEVER CHANGE", ""], rows, "");
+    terms.warnings().into_iter().fold(table, |text, warning| format!("{text}\nWARNING: {warning}"))
+}
+
 /// Makes the pool and says where it is.
-pub async fn main(out: Output, Command::Create(args): Command) -> Done {
+async fn create(out: Output, args: Create) -> Done {
     if let Some(path) = args.out.as_ref().filter(|path| path.exists()) {
         let suggestion = "a pool is made once: use that one, or name another file";
         return Err(Failure::usage(format!("{} exists already", path.display()), suggestion));
@@ -121,6 +226,9 @@ pub async fn main(out: Output, Command::Create(args): Command) -> Done {
         take_over_after_s: args.take_over_after,
         metadata_cid: String::new(),
     };
+    for warning in options.terms().warnings() {
+        out.note(format!("WARNING to those who will join: {warning}"));
+    }
     out.note(format!("making a pool on chain {chain_id} ..."));
     let made = create_pool(&rpc, &signer, &options).await?;
     if let Some(path) = &args.out {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::select_all;
@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
+use crate::up::restarts::{MOST, Restarts, WINDOW};
 
 /// How long a part may take to answer, and to end once it is told to.
 const START: Duration = Duration::from_secs(60);
@@ -30,12 +31,15 @@ const TAIL_BYTES: u64 = 16 << 10;
 /// One part of the pool.
 pub struct Child {
     name: &'static str,
+    dir: PathBuf,
+    args: Vec<OsString>,
     process: tokio::process::Child,
     pid: u32,
     log: PathBuf,
     /// Length of the log when this process was started.
     log_from: u64,
     said: mpsc::UnboundedReceiver<Value>,
+    restarts: Restarts,
 }
 
 impl Child {
@@ -57,7 +61,7 @@ impl Child {
         let stderr = file.try_clone().map_err(failed)?;
         let log_from = file.metadata().map_err(failed)?.len();
         let mut process = Command::new(exe)
-            .args(args)
+            .args(&args)
             .args(["--output", "json", "-v", "--parent"])
             .arg(std::process::id().to_string())
             .stdin(Stdio::null())
@@ -73,7 +77,15 @@ impl Child {
             tokio::spawn(keep(stdout, file, said_in));
         }
         let pid = process.id().unwrap_or_default();
-        Ok(Self { name, process, pid, log, log_from, said })
+        let (dir, restarts) = (dir.to_owned(), Restarts::default());
+        Ok(Self { name, dir, args, process, pid, log, log_from, said, restarts })
+    }
+
+    /// Starts it again as it was. The caller has seen it end.
+    fn start_again(&mut self) -> Done {
+        let again = Self::start(self.name, &self.dir, self.args.clone())?;
+        *self = Self { restarts: std::mem::take(&mut self.restarts), ..again };
+        Ok(())
     }
 
     /// The first thing it says of which `pick` makes something.
@@ -100,9 +112,15 @@ impl Child {
         }
     }
 
-    /// The address in its line `{"ready":{"address":..}}`.
+    /// The address in its line `{"ready":{"address":..}}`. Started again it listens there, whatever port it was given.
     pub async fn ready(&mut self) -> Done<String> {
-        self.says(|line| line["ready"]["address"].as_str().map(str::to_owned)).await
+        let address = self.says(|line| line["ready"]["address"].as_str().map(str::to_owned)).await?;
+        if let Some(listen) =
+            self.args.iter().position(|word| word == "--listen").and_then(|at| self.args.get_mut(at + 1))
+        {
+            *listen = OsString::from(&address);
+        }
+        Ok(address)
     }
 
     /// Its name and process id.
@@ -177,6 +195,17 @@ async fn keep(stdout: ChildStdout, mut log: File, said: mpsc::UnboundedSender<Va
     }
 }
 
+/// A part that ended by itself and runs again.
+#[derive(Debug, serde::Serialize)]
+pub struct Restarted {
+    /// Which.
+    pub name: &'static str,
+    /// Its process id now.
+    pub pid: u32,
+    /// How it ended, and its last words.
+    pub why: String,
+}
+
 /// All parts, in the order they were started.
 #[derive(Default)]
 pub struct Crew(Vec<Child>);
@@ -201,11 +230,25 @@ impl Crew {
         Ok(())
     }
 
-    /// Resolves when a part ends by itself.
-    pub async fn first_end(&mut self) -> Failure {
+    /// Waits until a part ends by itself, and starts it again after a while. Cancelled in between it leaves the part down.
+    ///
+    /// # Errors
+    ///
+    /// The part's own, once it has died too often.
+    pub async fn restart_the_first_to_end(&mut self) -> Done<Restarted> {
         let ends = self.0.iter_mut().map(|child| child.process.wait().boxed());
         let (status, at, _) = select_all(ends).await;
-        self.0[at].died(status)
+        let child = &mut self.0[at];
+        let died = child.died(status);
+        let Some(wait) = child.restarts.next(Instant::now()) else {
+            let body = died.body();
+            let detail = format!("{}; that was death {} within {} min", body.detail, MOST + 1, WINDOW.as_secs() / 60);
+            return Err(Failure::new(Exit::Failure, "child_died", detail, &body.suggestion));
+        };
+        tokio::time::sleep(wait).await;
+        child.start_again()?;
+        let (name, pid) = child.identity();
+        Ok(Restarted { name, pid, why: died.body().detail.clone() })
     }
 
     /// Names and process ids.

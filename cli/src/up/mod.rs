@@ -3,6 +3,7 @@
 mod child;
 mod pool;
 mod renter;
+mod restarts;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
 use selion_api::Address;
+use selion_contracts::Rpc;
+use selion_dataplane::{Kubo, KuboError};
 
 use crate::dev::is_dev_chain;
 use crate::exit::Exit;
@@ -42,9 +45,12 @@ pub struct Args {
     /// ERC-20 of a new pool [default on development chains: a new test token]
     #[arg(long, value_name = "ADDRESS")]
     token: Option<Address>,
-    /// RPC of a Kubo on this machine
-    #[arg(long, value_name = "URL")]
+    /// RPC of a Kubo on this machine that asks for a password: @FILE with http://USER:PASSWORD@127.0.0.1:PORT in it
+    #[arg(long, value_name = "@FILE")]
     kubo: Option<String>,
+    /// Makes all datasets and outputs public through that Kubo
+    #[arg(long, requires = "kubo")]
+    kubo_publish: bool,
     /// Offers a simulated GPU of this model instead of real ones; may be repeated [default: "H100 80GB" and "RTX 4090
     /// 24GB" where NVML finds no GPU]
     #[arg(long, value_name = "MODEL")]
@@ -68,7 +74,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         Some(Ok(up)) => {
             up.tell(out, &crew)?;
             tokio::select! {
-                failure = crew.first_end() => Err(failure),
+                failure = keep_up(out, &mut crew) => failure,
                 () = stops.next() => Ok(()),
             }
         }
@@ -85,6 +91,18 @@ pub async fn main(out: Output, args: Args) -> Done {
     ended
 }
 
+/// Starts again what ends, until a part has died too often.
+async fn keep_up(out: Output, crew: &mut Crew) -> Done {
+    loop {
+        let again = crew.restart_the_first_to_end().await?;
+        if out.is_json() {
+            out.json(&serde_json::json!({ "restarted": again }))?;
+        } else {
+            out.note(format!("{}\n{} runs again (pid {})", again.why, again.name, again.pid));
+        }
+    }
+}
+
 /// One `up` for one data directory.
 fn lock(dir: &Path) -> Done<Flock<File>> {
     let path = dir.join("lock");
@@ -99,6 +117,11 @@ fn lock(dir: &Path) -> Done<Flock<File>> {
 /// What is running.
 struct Up {
     dir: PathBuf,
+    /// Where the chain is, without the secret of a private one.
+    chain: String,
+    /// What keeps leases apart.
+    sandbox: String,
+    /// The same for commands: a URL, or the file that holds it.
     chain_rpc: String,
     controller: String,
     home: Home,
@@ -111,15 +134,38 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
+/// Beside the controller's keys nothing of a stranger runs unguarded.
+fn no_sandbox() -> Failure {
+    let detail = "no sandbox works here, and a leased command could read the keys of this pool";
+    let suggestion = "run `selion agent doctor`, which says why none works; or put --data-dir below a folder that every \
+                      user can pass";
+    Failure::new(Exit::Failure, "no_sandbox", detail, suggestion)
+}
+
+/// Refuses a Kubo that leased commands beside it could use.
+async fn guard_kubo(url: &str) -> Done {
+    let failed = |error: KuboError| Failure::new(Exit::Failure, "kubo", error, "see what the message names");
+    let kubo = Kubo::new(url).map_err(failed)?;
+    if !kubo.answers_strangers().await.map_err(failed)? {
+        return Ok(());
+    }
+    let detail =
+        "this Kubo answers whoever asks, and leased commands run beside it: they could read, remove and stop all";
+    let suggestion = "run: ipfs config --json API.Authorizations '{\"selion\": {\"AuthSecret\": \
+                      \"basic:selion:PASSWORD\", \"AllowedPaths\": [\"/api/v0\"]}}', start it again, and give --kubo @FILE \
+                      with http://selion:PASSWORD@127.0.0.1:5001 in the file (chmod 600)";
+    Err(Failure::new(Exit::Failure, "open_kubo", detail, suggestion))
+}
+
 async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up> {
-    let chain_rpc = match &args.chain_rpc {
-        Some(url) => url.clone(),
+    if let Some(url) = &args.kubo {
+        guard_kubo(url).await?;
+    }
+    let (chain, chain_rpc) = match &args.chain_rpc {
+        Some(url) => (Rpc::new(url)?.node().to_owned(), url.clone()),
         None => {
             out.note("starting the chain ...");
-            let mut line = words(["chain", "--listen", &args.chain_listen.to_string(), "--data-dir"]);
-            line.push(dir.join("chain").into());
-            let chain = crew.add(Child::start("chain", dir, line)?);
-            format!("http://{}", chain.ready().await?)
+            start_chain(args.chain_listen, dir, crew).await?
         }
     };
     let simulate = gpus(&args.simulate);
@@ -131,6 +177,7 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     let mut line = words(["controller", "--listen", &listen, "--chain-rpc", &chain_rpc, "--pool", &at, "--data-dir"]);
     line.extend([dir.join("controller").into(), "--authority-key".into(), pool::authority_key(dir).into()]);
     line.extend(args.kubo.iter().flat_map(|url| words(["--kubo", url])));
+    line.extend(args.kubo_publish.then(|| OsString::from("--kubo-publish")));
     let controller = crew.add(Child::start("controller", dir, line)?);
     let controller = format!("http://{}", controller.ready().await?);
 
@@ -142,6 +189,11 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
         line.extend(words(["--dev-fund"]));
     }
     let agent = crew.add(Child::start("agent", dir, line)?);
+    let sandbox =
+        agent.says(|line| (line["event"] == "up").then(|| line["sandbox"].as_str().map(str::to_owned))?).await?;
+    if sandbox == "none" {
+        return Err(no_sandbox());
+    }
     agent.says(|line| (line["event"] == "linked").then_some(())).await?;
 
     let home = renter::home(dir)?;
@@ -151,6 +203,8 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     let slice = if simulate.iter().any(|model| model == "H100 80GB") { "1g.10gb" } else { "whole" };
     Ok(Up {
         dir: dir.to_owned(),
+        chain,
+        sandbox,
         chain_rpc,
         controller,
         home,
@@ -158,6 +212,22 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
         chain_id: pool.chain_id,
         slice,
     })
+}
+
+/// A chain of our own: private, so that nothing else on this machine, and no leased command, can use it. Its secret is on no
+/// command line and in no log: the parts read it from its file. Its address, and the word for `--chain-rpc`.
+async fn start_chain(listen: SocketAddr, dir: &Path, crew: &mut Crew) -> Done<(String, String)> {
+    let at = dir.join("chain");
+    let mut line =
+        words(["chain", "--listen", &listen.to_string(), "--private", "--dev-methods", "coins", "--data-dir"]);
+    line.push(at.clone().into());
+    let chain = crew.add(Child::start("chain", dir, line)?);
+    let address = chain.ready().await?;
+    let url = at.join("url");
+    let file = url
+        .to_str()
+        .ok_or_else(|| Failure::usage(format!("{} is not UTF-8", url.display()), "give a --data-dir in UTF-8"))?;
+    Ok((format!("http://{address}"), format!("@{file}")))
 }
 
 /// Models to simulate; none where NVML finds a GPU.
@@ -172,12 +242,14 @@ fn gpus(asked: &[String]) -> Vec<String> {
 
 impl Up {
     fn tell(&self, out: Output, crew: &Crew) -> Done {
-        let Self { dir, chain_rpc, controller, home, pool, chain_id, slice } = self;
+        let Self { dir, chain, sandbox, chain_rpc, controller, home, pool, chain_id, slice } = self;
         if out.is_json() {
             let pids: serde_json::Map<_, _> =
                 crew.identities().into_iter().map(|(name, pid)| (name.to_owned(), pid.into())).collect();
             return out.json(&serde_json::json!({ "ready": {
                 "controller": controller,
+                "chain": chain,
+                "sandbox": sandbox,
                 "chain_rpc": chain_rpc,
                 "chain_id": chain_id,
                 "pool": pool,
@@ -196,7 +268,7 @@ impl Up {
             format!("  {me} account deposit 10.00 && {me} account grant 10.00\n")
         };
         line(&format!(
-            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain_rpc} (id {chain_id}), pool {pool}\n  processes   {}\n  \
+            "\nThe pool is up.\n  controller  {controller}\n  chain       {chain} (id {chain_id}), pool {pool}\n  sandbox     {sandbox}\n  processes   {}\n  \
              logs, keys  {}\n\nType next, in another terminal:\n{export}{deposit}  {me} offers\n  \
              {me} run --slice {slice} -- sh -c 'echo hello from a slice'\n  \
              {me} audit --rpc {chain_rpc} --pool {pool} --log {controller}\n\nCtrl-C stops the pool; the same command \

@@ -1,14 +1,16 @@
 //! The port: JSON-RPC over HTTP POST, and WebSocket upgrades on the same path.
 
-use crate::{node::Node, rpc, ws};
+use crate::{
+    door::{DevMethods, Door},
+    node::Node,
+    rpc, ws,
+};
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State, WebSocketUpgrade},
-    http::{
-        HeaderMap, StatusCode,
-        header::{CONTENT_TYPE, ORIGIN},
-    },
+    extract::{DefaultBodyLimit, Request, State, WebSocketUpgrade},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -22,15 +24,26 @@ const MAX_BODY: usize = 8 << 20;
 #[derive(Clone, Debug)]
 struct App {
     node: Arc<Node>,
+    methods: DevMethods,
     stop: CancellationToken,
 }
 
-/// The routes of the port. WebSocket connections end when `stop` is cancelled.
-pub(crate) fn router(node: Arc<Node>, stop: CancellationToken) -> Router {
+/// The port's one service, whatever the path: `door` decides which is served. WebSocket connections end when `stop` is
+/// cancelled.
+pub(crate) fn router(node: Arc<Node>, methods: DevMethods, door: Door, stop: CancellationToken) -> Router {
     Router::new()
         .route("/", post(answer).get(upgrade))
+        .route("/{*secret}", post(answer).get(upgrade))
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .with_state(App { node, stop })
+        .layer(middleware::from_fn_with_state(Arc::new(door), admit))
+        .with_state(App { node, methods, stop })
+}
+
+async fn admit(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    match door.admit(request.uri().path(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(),
+    }
 }
 
 async fn answer(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response {
@@ -41,7 +54,7 @@ async fn answer(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Resp
             .into_response();
     }
     // The EVM and the disk would hold up the runtime.
-    match tokio::task::spawn_blocking(move || rpc::answer_body(&app.node, &body)).await {
+    match tokio::task::spawn_blocking(move || rpc::answer_body(&app.node, app.methods, &body)).await {
         Ok(answer) => Json(answer).into_response(),
         Err(error) => {
             tracing::error!(%error, "a request failed");
@@ -51,10 +64,6 @@ async fn answer(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Resp
     }
 }
 
-async fn upgrade(State(app): State<App>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Response {
-    // Browsers let any page open a WebSocket to loopback, but they tell which page it is. Programs send no origin.
-    if headers.contains_key(ORIGIN) {
-        return (StatusCode::FORBIDDEN, "web pages may not open a WebSocket to the dev chain\n").into_response();
-    }
-    upgrade.max_message_size(MAX_BODY).on_upgrade(move |socket| ws::serve(socket, app.node, app.stop))
+async fn upgrade(State(app): State<App>, upgrade: WebSocketUpgrade) -> Response {
+    upgrade.max_message_size(MAX_BODY).on_upgrade(move |socket| ws::serve(socket, app.node, app.methods, app.stop))
 }

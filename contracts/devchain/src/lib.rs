@@ -1,5 +1,6 @@
 //! An embedded EVM chain for development and the quick start. **Never for real value**: one process
-//! orders everything, anybody who reaches the port may mint gas, and nothing secures the history.
+//! orders everything, nothing secures the history, and with [`DevMethods`] anybody who reaches the port makes coins.
+//! Whoever reaches the port can also mint the test token. A private chain is reached by those who know its secret path.
 //!
 //! One transaction is one block, mined at once, under Cancun rules. Every accepted transaction is on disk
 //! before it is answered; a restart replays the journal and arrives at the same head hash.
@@ -12,6 +13,7 @@
 
 mod block;
 mod chain;
+mod door;
 mod error;
 mod evm;
 mod fees;
@@ -26,5 +28,6 @@ mod serve;
 mod tx;
 mod ws;
 
+pub use door::DevMethods;
 pub use error::{Error, JournalError};
 pub use serve::{Config, DEFAULT_CHAIN_ID, serve};

@@ -8,7 +8,7 @@ pub(crate) mod params;
 mod read;
 pub(crate) mod shapes;
 
-use crate::{block::Header, chain::Chain, node::Node, record::Record};
+use crate::{block::Header, chain::Chain, door::DevMethods, node::Node, record::Record};
 use error::RpcError;
 use params::{At, Params};
 use revm::primitives::Bytes;
@@ -20,23 +20,26 @@ const MAX_BATCH: usize = 1000;
 const CLIENT: &str = concat!("selion-devchain/v", env!("CARGO_PKG_VERSION"));
 
 /// Answers a request body: one request or a batch.
-pub(crate) fn answer_body(node: &Node, body: &[u8]) -> Value {
+pub(crate) fn answer_body(node: &Node, methods: DevMethods, body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
         Err(error) => envelope(Value::Null, Err(RpcError::parse(format!("the body is no JSON: {error}")))),
         Ok(Value::Array(batch)) if batch.is_empty() || batch.len() > MAX_BATCH => {
             let said = format!("a batch holds 1 to {MAX_BATCH} requests, not {}", batch.len());
             envelope(Value::Null, Err(RpcError::invalid_request(said)))
         }
-        Ok(Value::Array(batch)) => batch.into_iter().map(|request| answer(node, request)).collect(),
-        Ok(request) => answer(node, request),
+        Ok(Value::Array(batch)) => batch.into_iter().map(|request| answer(node, methods, request)).collect(),
+        Ok(request) => answer(node, methods, request),
     }
 }
 
-fn answer(node: &Node, request: Value) -> Value {
+fn answer(node: &Node, methods: DevMethods, request: Value) -> Value {
     let Request { id, method, params } = match Request::parse(request) {
         Ok(request) => request,
         Err((id, error)) => return envelope(id, Err(error)),
     };
+    if !methods.allow(&method) {
+        return envelope(id, Err(RpcError::switched_off(&method)));
+    }
     envelope(id, Params::new(params).and_then(|params| dispatch(node, &method, &params)))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     chain::Change,
+    door::DevMethods,
     filter::Filter,
     node::Node,
     rpc::{self, Request, error::RpcError, shapes},
@@ -29,15 +30,15 @@ struct Subscriptions {
 }
 
 /// Serves one connection until either side ends it.
-pub(crate) async fn serve(mut socket: WebSocket, node: Arc<Node>, stop: CancellationToken) {
+pub(crate) async fn serve(mut socket: WebSocket, node: Arc<Node>, methods: DevMethods, stop: CancellationToken) {
     let mut changes = node.changes();
     let mut subscriptions = Subscriptions::default();
     loop {
         let messages = tokio::select! {
             () = stop.cancelled() => break,
             received = socket.recv() => match received {
-                Some(Ok(Message::Text(text))) => answer(&node, &mut subscriptions, text.as_bytes().to_vec()).await,
-                Some(Ok(Message::Binary(bytes))) => answer(&node, &mut subscriptions, bytes.to_vec()).await,
+                Some(Ok(Message::Text(text))) => answer((&node, methods), &mut subscriptions, text.as_bytes().to_vec()).await,
+                Some(Ok(Message::Binary(bytes))) => answer((&node, methods), &mut subscriptions, bytes.to_vec()).await,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return,
             },
@@ -61,7 +62,11 @@ pub(crate) async fn serve(mut socket: WebSocket, node: Arc<Node>, stop: Cancella
     let _ = socket.send(Message::Close(None)).await;
 }
 
-async fn answer(node: &Arc<Node>, subscriptions: &mut Subscriptions, body: Vec<u8>) -> Vec<Value> {
+async fn answer(
+    (node, methods): (&Arc<Node>, DevMethods),
+    subscriptions: &mut Subscriptions,
+    body: Vec<u8>,
+) -> Vec<Value> {
     if let Ok(value @ Value::Object(_)) = serde_json::from_slice(&body)
         && let Ok(Request { id, method, params }) = Request::parse(value)
         && let Some(result) = subscriptions.answer(&method, params.as_ref())
@@ -69,7 +74,7 @@ async fn answer(node: &Arc<Node>, subscriptions: &mut Subscriptions, body: Vec<u
         return vec![rpc::envelope(id, result)];
     }
     let node = node.clone();
-    match tokio::task::spawn_blocking(move || rpc::answer_body(&node, &body)).await {
+    match tokio::task::spawn_blocking(move || rpc::answer_body(&node, methods, &body)).await {
         Ok(answer) => vec![answer],
         Err(error) => {
             tracing::error!(%error, "a request failed");

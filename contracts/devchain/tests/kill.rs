@@ -6,7 +6,7 @@ mod common;
 
 use common::{Chain, sign, start, tx};
 use ethers_signers::Signer;
-use selion_devchain::{Config, DEFAULT_CHAIN_ID, serve};
+use selion_devchain::{Config, DevMethods, serve};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
@@ -22,7 +22,8 @@ const LISTENING: &str = "listening on ";
 #[ignore = "it is the child process of the kill test"]
 async fn node_process() {
     let Ok(dir) = std::env::var(DIR) else { return };
-    let config = Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.into(), chain_id: DEFAULT_CHAIN_ID };
+    let (listen, data_dir) = (([127, 0, 0, 1], 0).into(), dir.into());
+    let config = Config { listen, data_dir, dev_methods: DevMethods::Coins, ..Config::default() };
     let ready = |addr| println!("{LISTENING}{addr}");
     serve(config, Default::default(), ready).await.unwrap();
 }

@@ -145,7 +145,8 @@ async fn a_busy_port_and_an_unusable_directory_name_themselves_and_the_way_out()
     let dir = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap();
-    let config = selion_devchain::Config { listen, data_dir: dir.path().to_owned(), chain_id: 31_337 };
+    let config =
+        selion_devchain::Config { listen, data_dir: dir.path().to_owned(), ..selion_devchain::Config::default() };
     let ended = selion_devchain::serve(config, Default::default(), |_| panic!("it is not ready")).await;
     let said = ended.unwrap_err().to_string();
     assert!(said.contains(&listen.to_string()) && said.contains("choose another"), "{said}");

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use selion_api::{Address, Amount};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::{Pool, PoolTerms, Rpc, Signer};
-use selion_devchain::{Config, serve};
+use selion_devchain::{Config, DevMethods, serve};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -60,8 +60,8 @@ impl Chain {
 
     async fn embedded() -> Self {
         let journal = tempfile::tempdir().expect("a folder");
-        let config =
-            Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: journal.path().to_owned(), ..Config::default() };
+        let (listen, data_dir) = (([127, 0, 0, 1], 0).into(), journal.path().to_owned());
+        let config = Config { listen, data_dir, dev_methods: DevMethods::All, ..Config::default() };
         let stop = CancellationToken::new();
         let (tell, told) = tokio::sync::oneshot::channel();
         let ready = move |address| tell.send(address).expect("the test waits");

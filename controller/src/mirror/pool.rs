@@ -1,5 +1,6 @@
 //! Makes a pool: token where none is given, factory, controller and vault.
 
+use selion_api::rest::Terms;
 use selion_api::{Account, Address, Amount};
 use selion_contracts::deploy::{create_pool as create, deploy_factory, deploy_test_token};
 use selion_contracts::{BlockTag, PoolError, PoolTerms, Rpc, Signer};
@@ -84,6 +85,33 @@ impl PoolOptions {
     }
 }
 
+impl PoolOptions {
+    /// The terms that all of it makes.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.with(Address::ZERO).shown()
+    }
+
+    fn with(&self, token: Address) -> PoolTerms {
+        PoolTerms {
+            token,
+            authority: self.authority,
+            fee_bps: self.fee_bps,
+            thaw_delay_s: self.thaw_delay_s,
+            unbond_delay_s: self.unbond_delay_s,
+            min_stake: self.min_stake,
+            finality_depth: self.finality_depth,
+            grace_s: self.grace_s,
+            allow_simulated: self.allow_simulated,
+            allow_unsandboxed: self.allow_unsandboxed,
+            penalty: self.penalty,
+            answer_delay_s: self.answer_delay_s,
+            take_over_after_s: self.take_over_after_s,
+            metadata_cid: self.metadata_cid.clone(),
+        }
+    }
+}
+
 /// Makes a pool; `signer` pays the gas.
 ///
 /// # Errors
@@ -98,22 +126,7 @@ pub async fn create_pool(rpc: &Rpc, signer: &Signer, options: &PoolOptions) -> R
         Some(factory) => factory,
         None => deploy_factory(rpc, signer).await?,
     };
-    let terms = PoolTerms {
-        token,
-        authority: options.authority,
-        fee_bps: options.fee_bps,
-        thaw_delay_s: options.thaw_delay_s,
-        unbond_delay_s: options.unbond_delay_s,
-        min_stake: options.min_stake,
-        finality_depth: options.finality_depth,
-        grace_s: options.grace_s,
-        allow_simulated: options.allow_simulated,
-        allow_unsandboxed: options.allow_unsandboxed,
-        penalty: options.penalty,
-        answer_delay_s: options.answer_delay_s,
-        take_over_after_s: options.take_over_after_s,
-        metadata_cid: options.metadata_cid.clone(),
-    };
+    let terms = options.with(token);
     let made = create(rpc, signer, factory, &terms).await?;
     Ok(PoolFile {
         chain_id: rpc.chain_id().await?,

@@ -41,7 +41,8 @@ impl Chain {
     pub async fn embedded(chain_id: u64) -> Self {
         let journal = tempfile::tempdir().unwrap();
         let (listen, data_dir) = (([127, 0, 0, 1], 0).into(), journal.path().to_owned());
-        let config = selion_devchain::Config { listen, data_dir, chain_id };
+        let dev_methods = selion_devchain::DevMethods::All;
+        let config = selion_devchain::Config { listen, data_dir, chain_id, dev_methods, private: false };
         let stop = CancellationToken::new();
         let (tell, told) = tokio::sync::oneshot::channel();
         let ready = move |address| tell.send(address).unwrap();

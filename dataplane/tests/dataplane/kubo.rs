@@ -149,6 +149,46 @@ fn only_this_machine_may_be_asked() {
 }
 
 #[tokio::test]
+async fn a_kubo_with_a_password_is_reached_by_the_file_that_holds_it_and_by_nobody_else() {
+    let locked = async |request: Request| {
+        // selion:s3cret
+        let known = request.headers().get("authorization").is_some_and(|said| said == "Basic c2VsaW9uOnMzY3JldA==");
+        match (known, request.uri().path()) {
+            (false, _) => StatusCode::FORBIDDEN.into_response(),
+            (true, "/api/v0/id") => axum::Json(serde_json::json!({"ID": "peer"})).into_response(),
+            (true, _) => axum::Json(
+                serde_json::json!({"Version": "0.43.0", "Commit": "", "Repo": "", "System": "", "Golang": ""}),
+            )
+            .into_response(),
+        }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(locked)).await });
+
+    let stranger = Kubo::new(&format!("http://{address}")).unwrap();
+    assert!(!stranger.answers_strangers().await.unwrap());
+    assert!(stranger.version().await.is_err() && stranger.id().await.is_err());
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kubo.url");
+    std::fs::write(&file, format!("http://selion:s3cret@{address}\n")).unwrap();
+    let ours = Kubo::new(&format!("@{}", file.display())).unwrap();
+    assert_eq!((ours.version().await.unwrap().as_str(), ours.id().await.unwrap().as_str()), ("0.43.0", "peer"));
+    assert!(!ours.answers_strangers().await.unwrap(), "asked as a stranger, whatever we know");
+
+    let typed = Kubo::new(&format!("http://selion:s3cret@{address}")).err().unwrap().to_string();
+    assert!(typed.contains("@FILE") && !typed.contains("s3cret"), "{typed}");
+    assert!(Kubo::new("@/no/such/file").is_err());
+}
+
+#[tokio::test]
+async fn a_kubo_without_a_password_is_known_as_one() {
+    let (_server, kubo) = stand_in(&Node::default()).await;
+    assert!(kubo.answers_strangers().await.unwrap());
+}
+
+#[tokio::test]
 async fn a_real_kubo_gives_the_same_cids() {
     let Ok(url) = std::env::var("SELION_KUBO_API") else {
         println!("skipped: set SELION_KUBO_API (for example http://127.0.0.1:5001) to test against a real Kubo");

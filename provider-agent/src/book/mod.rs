@@ -67,7 +67,8 @@ pub enum BookError {
     },
     /// The state belongs to another pool.
     #[error(
-        "this state directory belongs to pool {had:?}, the controller speaks for {got:?}; use the right --controller or a new --state-dir"
+        "this state directory belongs to pool {} on chain {}, and {} on chain {} is asked for; use the right --pool and --controller, or a new --state-dir",
+        had.controller, had.chain_id, got.controller, got.chain_id
     )]
     OtherPool {
         /// Pinned.
@@ -110,6 +111,16 @@ pub struct Book {
 }
 
 impl Book {
+    /// The vouchers in a state directory, whoever holds its lock.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError`].
+    pub fn vouchers_in(dir: &Path) -> Result<Vec<SignedVoucher>, BookError> {
+        let folder = dir.join("vouchers");
+        if folder.exists() { vouchers::all(&folder) } else { Ok(Vec::new()) }
+    }
+
     /// Opens the state in `dir`, making it, and the node's key, where there is none.
     ///
     /// # Errors

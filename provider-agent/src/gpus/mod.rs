@@ -2,7 +2,7 @@
 //!
 //! One trait, two bodies: [`Simulated`] devices from our own table of models, and [`NvmlGpus`] for real cards.
 
-mod catalog;
+pub(crate) mod catalog;
 mod device;
 mod nvml;
 mod simulated;

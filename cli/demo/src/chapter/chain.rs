@@ -66,8 +66,9 @@ pub(super) async fn deploy(stage: &Stage) -> Told<(Value, Chain)> {
             let port = free_port()?;
             let listen = format!("127.0.0.1:{port}");
             let dir = stage.path("chain").into_os_string();
-            let args: [OsString; 5] =
-                ["chain".into(), "--listen".into(), listen.clone().into(), "--data-dir".into(), dir];
+            // Its people get their gas from the chain itself.
+            let words = ["chain", "--listen", &listen, "--dev-methods", "coins", "--data-dir"];
+            let args: Vec<OsString> = words.map(OsString::from).into_iter().chain([dir]).collect();
             (format!("http://{listen}"), Some(stage.start("chain", args)?))
         }
     };

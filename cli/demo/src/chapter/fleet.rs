@@ -64,7 +64,7 @@ pub(super) async fn controller(stage: &Stage, chain: &Chain) -> Told<(Value, Str
         of_path(&stage.path(AUTHORITY_KEY))?,
     );
     if let Some(kubo) = &stage.options.kubo {
-        writeln!(toml, "kubo = {}", quoted(kubo))?;
+        writeln!(toml, "kubo = {}\nkubo_publish = true", quoted(kubo))?;
     }
     toml.push_str("[policy]\nprepare_ms = 60000\nending_ms = 5000\nvoucher_ms = 2000\n");
     let file = stage.path("controller.toml");

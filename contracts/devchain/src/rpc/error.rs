@@ -32,6 +32,12 @@ impl RpcError {
         Self::new(-32_601, format!("the dev chain has no method {method:?}"))
     }
 
+    /// A method that changes history or balances, on a chain that was not started for it (EIP-1474: not supported).
+    pub(crate) fn switched_off(method: &str) -> Self {
+        let way = if method == "anvil_setBalance" { "--dev-methods coins" } else { "--dev-methods" };
+        Self::new(-32_004, format!("{method} is switched off; start the chain with `selion chain {way}`"))
+    }
+
     /// A parameter is missing or wrong.
     pub(crate) fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(-32_602, message)

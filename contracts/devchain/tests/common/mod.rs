@@ -6,7 +6,7 @@ use ethers_core::{
     utils::hex,
 };
 use ethers_signers::{LocalWallet, Signer};
-use selion_devchain::{Config, DEFAULT_CHAIN_ID, Error, serve};
+use selion_devchain::{Config, DEFAULT_CHAIN_ID, DevMethods, Error, serve};
 use serde_json::{Value, json};
 use std::{
     io::{BufRead, BufReader},
@@ -40,7 +40,12 @@ pub async fn try_start(dir: &Path) -> Result<Chain, Error> {
 }
 
 pub async fn try_start_chain(dir: &Path, chain_id: u64) -> Result<Chain, Error> {
-    let config = Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.to_owned(), chain_id };
+    try_start_with(dir, Config { chain_id, dev_methods: DevMethods::All, ..Config::default() }).await
+}
+
+/// Starts a node so set up, on a free port and in `dir`.
+pub async fn try_start_with(dir: &Path, config: Config) -> Result<Chain, Error> {
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.to_owned(), ..config };
     let stop = CancellationToken::new();
     let (tell, told) = tokio::sync::oneshot::channel();
     let task = tokio::spawn(serve(config, stop.clone(), move |addr| tell.send(addr).unwrap()));

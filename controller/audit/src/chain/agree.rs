@@ -164,7 +164,11 @@ fn difference(one: &Said, most: &Said) -> String {
         }
         (block, other) => {
             let count = |block: Option<&Block>| block.map_or(0, |block| block.events.len());
-            format!("tells other events of the pool in block {number}: {}, not {}", count(block), count(other))
+            let (one, most) = (count(block), count(other));
+            if one == most {
+                return format!("tells other events of the pool in block {number}: as many, with other contents");
+            }
+            format!("tells other events of the pool in block {number}: {one}, not {most}")
         }
     }
 }

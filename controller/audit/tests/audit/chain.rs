@@ -11,7 +11,7 @@ use selion_audit::{AuditError, LogSource, Options, Report, audit};
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, PoolTerms, Rpc, Signer};
-use selion_devchain::{Config, serve};
+use selion_devchain::{Config, DevMethods, serve};
 use selion_market::Input;
 use tokio_util::sync::CancellationToken;
 
@@ -36,8 +36,8 @@ impl Drop for World {
 impl World {
     pub async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let config =
-            Config { listen: ([127, 0, 0, 1], 0).into(), data_dir: dir.path().join("chain"), ..Config::default() };
+        let (listen, data_dir) = (([127, 0, 0, 1], 0).into(), dir.path().join("chain"));
+        let config = Config { listen, data_dir, dev_methods: DevMethods::Coins, ..Config::default() };
         let stop = CancellationToken::new();
         let (tell, told) = tokio::sync::oneshot::channel();
         let ready = move |address| tell.send(address).expect("the test waits");

@@ -25,10 +25,8 @@ pub(in crate::http) async fn pool(State(app): State<App>) -> Result<Answer<PoolV
             token: terms.token,
             authority: terms.authority,
             delegate: state.delegate,
-            fee_bps: terms.fee_bps,
             fence: state.fence,
-            allow_simulated: terms.allow_simulated,
-            allow_unsandboxed: terms.allow_unsandboxed,
+            terms: app.terms.clone(),
         })
     });
     view.map(Answer).ok_or_else(|| Problem::NotReady("the pool's first block is not final yet"))

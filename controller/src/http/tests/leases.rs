@@ -204,7 +204,12 @@ async fn the_log_is_public_and_complete() {
     assert_eq!(pool.get("", "/v1/log/entries?limit=1001").await.fault().0, 422);
     let registry = pool.get("", "/v1/registry").await.json();
     assert_eq!(registry["block_number"], json!(1));
-    assert_eq!(pool.get("", "/v1/pool").await.json()["fee_bps"], json!(200));
+    let terms = pool.get("", "/v1/pool").await.json();
+    assert_eq!(terms["fee_bps"], json!(200));
+    for (name, want) in [("unbond_s", json!(259_200)), ("thaw_s", json!(3_600)), ("grace_s", json!(7_200))] {
+        assert_eq!(terms[name], want, "{name}");
+    }
+    assert_eq!((&terms["min_stake"], &terms["finality_depth"]), (&json!("1000000"), &json!(0)));
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use selion_api::agent::LogChunk;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::PoolId;
+use selion_api::rest::Terms;
 use selion_api::slice::{GpuSpec, NodeSpec, Sandbox};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, NodeId, Rate, Signature, TimeMs};
 use selion_contracts::Signer;
@@ -56,6 +57,19 @@ const OWNER: Account = Account([0x0e; 20]);
 const OPERATOR: Account = Account([0x09; 20]);
 const NODE: NodeId = NodeId([0x4e; 20]);
 const POOL: PoolId = PoolId { chain_id: 31337, controller: Address([1; 20]) };
+const TERMS: Terms = Terms {
+    fee_bps: 200,
+    min_stake: Amount(1_000_000),
+    unbond_s: 259_200,
+    thaw_s: 3_600,
+    grace_s: 7_200,
+    finality_depth: Some(0),
+    penalty: Amount(100_000_000),
+    answer_s: 259_200,
+    take_over_after_s: 86_400,
+    allow_simulated: true,
+    allow_unsandboxed: true,
+};
 
 fn clock() -> TimeMs {
     NOW
@@ -147,6 +161,7 @@ impl Pool {
             logins: Arc::new(logins),
             config: Arc::new(config),
             pool: POOL,
+            terms: TERMS,
             authority: authority().account(),
             pen: Arc::new(Pen::new(POOL, authority().account(), |text| authority().sign_text(text).unwrap())),
             delegate: Address([2; 20]),

@@ -1,0 +1,138 @@
+//! What a contract's refusal means, in tokens and dates, and what to do about it.
+
+use selion_api::TimeMs;
+
+use crate::unit::{show_money, show_time};
+
+/// A refusal in words: what was wrong, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Words {
+    /// What was wrong.
+    pub detail: String,
+    /// What to do.
+    pub suggestion: &'static str,
+}
+
+/// Name and values of an error as the bindings write it: `GrantFalls(capLeft: 12500000, until: 1797971343)`.
+struct Said<'a> {
+    name: &'a str,
+    values: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Said<'a> {
+    fn read(reason: &'a str) -> Option<Self> {
+        let (name, rest) = reason.split_once('(')?;
+        let known = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let values = rest.strip_suffix(')')?.split(", ").filter_map(|pair| pair.split_once(": "));
+        known.then(|| Self { name, values: values.collect() })
+    }
+
+    fn value(&self, name: &str) -> &'a str {
+        self.values.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.value(name).parse().unwrap_or_default()
+    }
+
+    fn tokens(&self, name: &str) -> String {
+        format!("{} tokens", show_money(self.number(name)))
+    }
+
+    fn date(&self, name: &str) -> String {
+        show_time(TimeMs(self.number(name).saturating_mul(1_000)))
+    }
+}
+
+/// The words for the contract's `reason`; `None` if it is not one of its named errors.
+pub fn words(reason: &str) -> Option<Words> {
+    let said = Said::read(reason)?;
+    let (detail, suggestion) = match said.name {
+        "GrantFalls" => (
+            format!("the grant in force leaves {} until {}", said.tokens("capLeft"), said.date("until")),
+            "a grant can only grow: give at least so much, for at least so long; `selion account show` has what is left",
+        ),
+        "UntilFalls" => (
+            format!("the key in force may sign until {}", said.date("until")),
+            "that time can only move on: give a later one",
+        ),
+        "BalanceTooLow" => (
+            format!("{} are asked for, and the vault holds {}", said.tokens("asked"), said.tokens("balance")),
+            "ask for less; `selion account show` has the amounts",
+        ),
+        "NotReady" if said.number("amount") == 0 => ("nothing is on its way out".to_owned(), "ask for it first"),
+        "NotReady" => {
+            (format!("{} come free at {}", said.tokens("amount"), said.date("readyAt")), "do it again after that time")
+        }
+        "NotStaked" => (
+            format!(
+                "the provider's stake is {}, the pool's least is {}",
+                said.tokens("stake"),
+                said.tokens("minStake")
+            ),
+            "`selion agent up` adds what is missing",
+        ),
+        "StakeTooLow" => (
+            format!(
+                "the stake would be {}, where at least {} are needed",
+                said.tokens("stake"),
+                said.tokens("minStake")
+            ),
+            "leave as much, or take all of it",
+        ),
+        "BondTooLow" => (
+            format!("{} of the bond are asked for, and {} are free", said.tokens("asked"), said.tokens("free")),
+            "ask for less",
+        ),
+        "NothingDue" => ("nothing is due to the account".to_owned(), "wait until vouchers are claimed"),
+        "Zero" => (format!("the {} must not be zero", said.value("what")), "give one above zero"),
+        "NotAuthority" => (
+            format!("only the pool's authority, {}, may do that", said.value("authority")),
+            "use the key of the authority",
+        ),
+        "AlreadyBound" => (
+            format!("node {} belongs to {} already", said.value("node"), said.value("provider")),
+            "there is nothing to do",
+        ),
+        "SimulatedRefused" => ("this pool was made without simulated GPUs".to_owned(), "offer real ones"),
+        "TooEarly" => (format!("that is possible from {}", said.date("from")), "do it again after that time"),
+        other => (plain(other, &said.values), "the message says what the contract holds against it"),
+    };
+    Some(Words { detail, suggestion })
+}
+
+/// `KeyInUse` and its values as words: `key in use (key 0x..)`.
+fn plain(name: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    if values.is_empty() { text } else { format!("{text} ({})", values.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contracts_refusal_is_told_in_tokens_and_dates() {
+        let falls = words("GrantFalls(capLeft: 12500000, until: 1797971343)").unwrap();
+        assert_eq!(falls.detail, "the grant in force leaves 12.50 tokens until 2026-12-22 20:29:03Z");
+        let low = words("BalanceTooLow(asked: 99999999000000, balance: 1000797120)").unwrap();
+        assert_eq!(low.detail, "99999999.00 tokens are asked for, and the vault holds 1000.79712 tokens");
+        let staked = words("NotStaked(provider: 0x01, stake: 0, minStake: 2500000)").unwrap();
+        assert!(staked.detail.contains("is 0.00 tokens, the pool's least is 2.50 tokens"), "{}", staked.detail);
+        assert_eq!(words("NotReady(amount: 0, readyAt: 0)").unwrap().detail, "nothing is on its way out");
+    }
+
+    #[test]
+    fn an_error_without_words_of_its_own_is_taken_apart_and_a_text_stays_as_it_is() {
+        assert_eq!(words("KeyInUse(key: 0x07)").unwrap().detail, "key in use (key 0x07)");
+        assert_eq!(words("ERC20: transfer amount exceeds balance"), None);
+        assert_eq!(words("panic 0x11 (0x11 is an arithmetic overflow)"), None);
+    }
+}
