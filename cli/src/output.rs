@@ -1,6 +1,7 @@
 //! What is printed: tables for people, JSON for programs. Results go to stdout, everything else to stderr.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use selion_api::Reason;
@@ -13,6 +14,9 @@ use crate::unit::show_money;
 
 /// Below this many columns a terminal gets plain tables.
 const MIN_WIDTH: u16 = 60;
+
+/// Whether people are told nothing beside results, since programs read us.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -35,6 +39,7 @@ pub struct Output {
 impl Output {
     /// Tables have lines only on a terminal that did not ask for plain text (`NO_COLOR`).
     pub fn new(format: Format) -> Self {
+        QUIET.store(format == Format::Json, Ordering::Relaxed);
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { format, plain: no_color || !std::io::stdout().is_terminal() }
     }
@@ -114,6 +119,14 @@ impl Output {
     }
 }
 
+/// Tells people what becomes of a call that is under way.
+pub fn notice(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        // Nobody can be told that stderr is gone.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
 /// The candidate that came closest, and by how much it missed, in the unit of its reason.
 pub fn nearest(near: &NearestMiss) -> String {
     let gpu = near.gpu.map(|gpu| format!("{gpu} of ")).unwrap_or_default();
@@ -137,10 +150,20 @@ pub fn nearest(near: &NearestMiss) -> String {
     format!("{gpu}node {}, {why}", near.node)
 }
 
+/// `text` without characters that do something to a terminal: each stands as U+FFFD.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+}
+
 /// Prints a line on stdout.
 pub fn line(text: &str) -> Done {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints bytes on stdout.
+pub fn bytes(text: &[u8]) -> Done {
     let mut stdout = std::io::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let written = stdout.write_all(text).and_then(|()| stdout.flush());
     // A reader that has enough, such as `head`, is no fault worth words.
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::remote(Exit::Failure.code()),
@@ -151,6 +174,11 @@ pub fn line(text: &str) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_do_something_to_a_terminal_is_shown_as_a_mark() {
+        assert_eq!(printable("\u{1b}]0;owned\u{7}é\u{9b}x\r\n"), "\u{fffd}]0;owned\u{fffd}é\u{fffd}x\u{fffd}\u{fffd}");
+    }
 
     #[test]
     fn a_plain_table_has_no_borders_and_keeps_long_words_whole() {

@@ -8,6 +8,7 @@
 //!   marks.json         pool, highest fence, highest head
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
+//!   logs/              what members printed and the controller does not have yet
 //! ```
 
 mod journal;
@@ -171,6 +172,12 @@ impl Book {
     #[must_use]
     pub fn leases(&self) -> PathBuf {
         self.dir.join("leases")
+    }
+
+    /// Where what members print is kept.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.dir.join("logs")
     }
 
     /// The content store's folder.
