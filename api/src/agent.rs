@@ -27,6 +27,12 @@ pub const MAX_MESSAGE: usize = 1 << 20;
 /// Largest message to a controller in bytes, of whatever kind; see [`ToController::most_bytes`].
 pub const MAX_TO_CONTROLLER: usize = 256 << 10;
 
+/// Most bytes of one log record: a line up to here is one record, a longer one is several.
+pub const MAX_RECORD: usize = 1 << 20;
+/// Most bytes of records in one [`LogChunk`]. A longer record goes in parts, so that a slow link shows signs of life
+/// in between.
+pub const MAX_LOG_CHUNK: usize = 64 << 10;
+
 /// Who may decide: compared in order, the higher wins. *epoch* is on chain, *term* in the controller's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
@@ -348,7 +354,16 @@ pub enum LogSource {
     Agent = 2,
 }
 
-/// Log lines of one member. High-volume matter: it never enters the log.
+/// What a member printed, as far as it was read at once: a line with its line end, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct LogRecord {
+    /// Stream.
+    pub source: LogSource,
+    /// As printed. Without `\n` at its end the line goes on in the next record of the stream.
+    pub bytes: Vec<u8>,
+}
+
+/// Log records of one member, in order. High-volume matter: it never enters the log.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct LogChunk {
     /// The lease.
@@ -357,12 +372,17 @@ pub struct LogChunk {
     pub attempt: u32,
     /// Rank of the member.
     pub member: u16,
-    /// Stream.
-    pub source: LogSource,
-    /// Number of the first line within the member's run; lines count from 0 over all streams.
-    pub first_line: u64,
-    /// Lines without their line ends; not UTF-8 is replaced.
-    pub lines: Vec<String>,
+    /// Number of the first record within the member's run; records count from 0 over all streams. A number that is left
+    /// out never comes.
+    pub first: u64,
+    /// So many bytes of the first record were in the chunks before this one.
+    pub from: u32,
+    /// The last record goes on in the next chunk.
+    pub more: bool,
+    /// At most [`MAX_LOG_CHUNK`] bytes of them.
+    pub records: Vec<LogRecord>,
+    /// Nothing of the member's run follows.
+    pub end: bool,
 }
 
 /// The CID of a member's outputs, told beside the log; the report holds its commitment.
@@ -495,9 +515,8 @@ pub enum ToAgent {
     Head(SignedHead) = 6,
     /// A fresh bearer token for the content gateway.
     Token(String) = 7,
-    /// Lines of this member below `next` are in the controller's file, or never will be (the node does not hold the
-    /// member, or the lease has talked too much): the agent forgets them. Answers every [`LogChunk`]; one without lines
-    /// only asks for the number.
+    /// Records of this member below `next` are in the controller's file, or never will be (the node does not hold the
+    /// member): the agent forgets them. Answers every [`LogChunk`]; one without records only asks for the number.
     LinesKept {
         /// The lease.
         lease: LeaseId,
@@ -505,7 +524,7 @@ pub enum ToAgent {
         attempt: u32,
         /// Rank of the member.
         member: u16,
-        /// Number of the first line that the controller does not have.
+        /// Number of the first record that the controller does not have.
         next: u64,
         /// The chunk from `next` on could not be written, as on a full disk: the agent goes back there and sends again
         /// with its next heartbeat. Later chunks of the member are not taken before.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use selion_api::Reason;
@@ -14,6 +15,9 @@ use crate::unit::show_money;
 
 /// Below this many columns a terminal gets plain tables.
 const MIN_WIDTH: u16 = 60;
+
+/// Whether people are told nothing beside results, since programs read us.
+static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -36,6 +40,7 @@ pub struct Output {
 impl Output {
     /// Tables have lines only on a terminal that did not ask for plain text (`NO_COLOR`).
     pub fn new(format: Format) -> Self {
+        QUIET.store(format == Format::Json, Ordering::Relaxed);
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { format, plain: no_color || !std::io::stdout().is_terminal() }
     }
@@ -136,6 +141,14 @@ fn lines(text: &str) -> String {
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
+/// Tells people what becomes of a call that is under way.
+pub fn notice(text: &str) {
+    if !QUIET.load(Ordering::Relaxed) {
+        // Nobody can be told that stderr is gone.
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+}
+
 /// The candidate that came closest, and by how much it missed, in the unit of its reason.
 pub fn nearest(near: &NearestMiss) -> String {
     let gpu = near.gpu.map(|gpu| format!("{gpu} of ")).unwrap_or_default();
@@ -161,8 +174,13 @@ pub fn nearest(near: &NearestMiss) -> String {
 
 /// Prints a line on stdout.
 pub fn line(text: &str) -> Done {
+    bytes(format!("{text}\n").as_bytes())
+}
+
+/// Prints bytes on stdout.
+pub fn bytes(text: &[u8]) -> Done {
     let mut stdout = std::io::stdout().lock();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let written = stdout.write_all(text).and_then(|()| stdout.flush());
     // A reader that has enough, such as `head`, is no fault worth words.
     written.map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::remote(Exit::Failure.code()),

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use selion_api::commit::PoolId;
 use selion_api::rest::Whoami;
 use selion_audit::KeptPromise;
-use selion_client::{Client, LocalWallet, Trust};
+use selion_client::{Client, LocalWallet, Trouble, Trust};
 use selion_contracts::{BlockTag, Pool, Rpc, Signer};
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
+use crate::output::notice;
 use crate::profile::{Credentials, Home, Profile};
 
 /// What renter commands work with.
@@ -32,6 +34,7 @@ impl Session {
     pub fn of(home: &Home) -> Done<Self> {
         let profile = home.profile()?;
         let client = Client::new(&profile.controller)?;
+        tell_of_trouble(&client);
         let env = std::env::var("SELION_API_KEY").ok().filter(|key| !key.is_empty());
         let credentials = match env {
             Some(api_key) => Some(Credentials::Key { api_key }),
@@ -111,6 +114,23 @@ impl Session {
         }
         Ok((signer, pool))
     }
+}
+
+/// People are told while a call or a stream waits for a controller that does not answer.
+fn tell_of_trouble(client: &Client) {
+    let gone = AtomicBool::new(false);
+    client.set_watcher(move |trouble| match trouble {
+        Trouble::Slow { gives_up } => {
+            notice(&format!("the controller has not answered yet; giving up after {} s", gives_up.as_secs()));
+        }
+        Trouble::Lost { why, gives_up } if !gone.swap(true, Ordering::Relaxed) => notice(&format!(
+            "the controller is gone ({why}); trying again for {} s; what runs goes on",
+            gives_up.as_secs()
+        )),
+        Trouble::Lost { .. } => {}
+        Trouble::Back if gone.swap(false, Ordering::Relaxed) => notice("the controller is back"),
+        Trouble::Back => {}
+    });
 }
 
 /// The key in a file that must be there.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, LogSource, MemberEvent, Peer};
+use selion_api::agent::{Desired, MemberEvent, Peer};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::Signer;
@@ -160,7 +160,9 @@ pub async fn run(
     let (outbound_in, outbound) = mpsc::channel(64);
     let (voucher_in, vouchers) = mpsc::channel(64);
     let (token_in, token) = watch::channel(None);
-    let logs = Logs::default();
+    let logs = node.book.logs();
+    let logs = Logs::open(&logs)
+        .map_err(|source| AgentError::System { what: format!("open the logs at {}", logs.display()), source })?;
     let unlink = CancellationToken::new();
     let link = Link {
         url: config.controller.clone(),
@@ -260,11 +262,7 @@ impl Agent {
             // Not an exit of the command: the provider's side failed it, whatever it was doing.
             let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };
             let key = MemberKey::of_report(report);
-            self.shared.logs.push(
-                key,
-                LogSource::Agent,
-                "the agent was restarted; the member did not outlive it".into(),
-            );
+            self.shared.logs.note(key, "the agent was restarted; the member did not outlive it".into());
             self.shared.logs.close(key);
             let end = selion_api::agent::Report { event, ..report.clone() };
             self.shared.reporter.make(end, None).await.map_err(statement)?;
@@ -362,7 +360,7 @@ impl Agent {
                 Action::Refuse(assignment) => {
                     let key = MemberKey::of(&assignment);
                     let line = "told to run what was never prepared here; it might run twice, so it does not run";
-                    self.shared.logs.push(key, LogSource::Agent, line.into());
+                    self.shared.logs.note(key, line.into());
                     self.shared.logs.close(key);
                     self.held.insert(key, over(assignment.gpus.clone(), assignment.slot.clone()));
                     let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };

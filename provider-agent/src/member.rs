@@ -91,7 +91,7 @@ pub(crate) async fn drive(
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
-    logs.open(key);
+    logs.open_member(key);
     let mut member = Member { shared, assignment, key, orders, peers };
     let lived = member.live().await;
     logs.close(key);
@@ -198,6 +198,8 @@ impl Member {
         let pipes = self.capture(running.as_mut());
         self.report(MemberEvent::Running, 0, None).await?;
         let end = self.watch(running.as_mut(), &meter, &rooms).await?;
+        // What is printed from now on is the last: it is kept, even if nobody takes it now.
+        self.shared.logs.hasten(self.key);
         let ended = match end {
             End::Exited(_) => Ok(()),
             End::Stopped => running.stop().await.map(drop),
@@ -221,6 +223,7 @@ impl Member {
         let outputs = self.outputs(&rooms, patience).await;
         self.remove(rooms).await;
         let commitment = outputs.as_ref().map(|outputs| self.commit(&outputs.cid));
+        self.shared.logs.close(self.key);
         let event = match end {
             End::Exited(code) => MemberEvent::Exited { code, outputs: commitment },
             End::Stopped => MemberEvent::Stopped { outputs: commitment },
@@ -274,12 +277,15 @@ impl Member {
     }
 
     fn capture(&self, running: &mut dyn Running) -> Vec<JoinHandle<()>> {
-        let sink = |source| {
+        let sink = || {
             let (logs, key) = (self.shared.logs.clone(), self.key);
-            move |line| logs.push(key, source, line)
+            move |records| {
+                let logs = logs.clone();
+                async move { logs.push(key, records).await }
+            }
         };
-        let stdout = running.stdout().map(|pipe| tokio::spawn(capture::read_lines(pipe, sink(LogSource::Stdout))));
-        let stderr = running.stderr().map(|pipe| tokio::spawn(capture::read_lines(pipe, sink(LogSource::Stderr))));
+        let stdout = running.stdout().map(|pipe| tokio::spawn(capture::read_records(pipe, LogSource::Stdout, sink())));
+        let stderr = running.stderr().map(|pipe| tokio::spawn(capture::read_records(pipe, LogSource::Stderr, sink())));
         stdout.into_iter().chain(stderr).collect()
     }
 
@@ -319,6 +325,7 @@ impl Member {
         tracing::warn!(member = %self.key, reason = %failure.reason, why = failure.why, "member failed");
         self.say(failure.why);
         self.clear(slices, rooms).await;
+        self.shared.logs.close(self.key);
         self.report(MemberEvent::Failed { reason: failure.reason }, 0, None).await
     }
 
@@ -344,7 +351,7 @@ impl Member {
     }
 
     fn say(&self, line: String) {
-        self.shared.logs.push(self.key, LogSource::Agent, line);
+        self.shared.logs.note(self.key, line);
     }
 
     async fn report(

@@ -24,6 +24,18 @@ impl MemberKey {
         Self { lease: assignment.lease, attempt: assignment.attempt, member: assignment.member }
     }
 
+    /// What [`Display`](fmt::Display) wrote.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let key = Self {
+            lease: parts.next()?.parse().ok()?,
+            attempt: parts.next()?.parse().ok()?,
+            member: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(key)
+    }
+
     /// Whom `report` is about.
     #[must_use]
     pub fn of_report(report: &Report) -> Self {

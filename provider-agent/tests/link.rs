@@ -13,7 +13,7 @@ use axum::routing::any;
 use common::{FENCE, POOL};
 use selion_agent::{AgentError, Config, Event, GpuSource};
 use selion_api::agent::{
-    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
+    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogRecord, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
 use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
@@ -114,7 +114,7 @@ impl Linked {
                     }
                 }
                 ToController::Logs(chunk) => {
-                    self.logs.extend(chunk.lines.into_iter().map(|line| (chunk.source, line)));
+                    self.logs.extend(chunk.records.into_iter().map(|record| (record.source, line(&record))));
                 }
                 ToController::Outputs(outputs) => self.outputs = Some(outputs.cid.parse().unwrap()),
                 ToController::Heartbeat { .. } => {}
@@ -141,9 +141,9 @@ impl Linked {
         let mut heard = Vec::new();
         while heard.last().is_none_or(|(number, _)| number + 1 < end) {
             let chunk = self.chunk().await;
-            if chunk.source == LogSource::Stdout {
-                heard.extend((chunk.first_line..).zip(chunk.lines));
-            }
+            let numbered = (chunk.first..).zip(&chunk.records);
+            let printed = numbered.filter(|(_, record)| record.source == LogSource::Stdout);
+            heard.extend(printed.map(|(number, record)| (number, line(record))));
         }
         heard
     }
@@ -161,6 +161,11 @@ impl Linked {
     fn lines(&self, source: LogSource) -> Vec<&str> {
         self.logs.iter().filter(|(from, _)| *from == source).map(|(_, line)| line.as_str()).collect()
     }
+}
+
+/// A record's text without its line end.
+fn line(record: &LogRecord) -> String {
+    String::from_utf8_lossy(&record.bytes).trim_end_matches('\n').to_owned()
 }
 
 struct Agent {
@@ -426,11 +431,11 @@ async fn lines_of_a_member_that_an_earlier_life_of_the_agent_knew_go_on_where_th
     let member = started(&assignment(&link.spec().clone(), 1, "true"));
     link.want(1, vec![member.clone()]).await;
     let asked = link.chunk().await;
-    assert_eq!((asked.first_line, asked.lines.len()), (0, 0));
+    assert_eq!((asked.first, asked.records.len()), (0, 0));
     link.keep(&member, 2, false).await;
     let told = link.chunk().await;
-    assert_eq!((told.first_line, told.source), (2, LogSource::Agent));
-    assert!(told.lines[0].contains("never prepared here"), "{:?}", told.lines);
+    assert_eq!((told.first, told.records[0].source), (2, LogSource::Agent));
+    assert!(line(&told.records[0]).contains("never prepared here"), "{:?}", told.records);
 }
 
 #[tokio::test(flavor = "multi_thread")]

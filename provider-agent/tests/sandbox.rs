@@ -11,10 +11,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use selion_agent::runtime::{
-    Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, capture, make_read_only, probe, sandbox_name,
+    Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, make_read_only, probe, sandbox_name,
 };
 use selion_api::slice::Sandbox;
 use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
 
 const KINDS: [Sandbox; 3] = [Sandbox::Bubblewrap, Sandbox::Namespaces, Sandbox::None];
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,11 +86,10 @@ async fn kinds() -> Vec<Sandbox> {
 /// Exit code and standard output.
 async fn run(kind: Sandbox, house: &House, script: &str) -> (i32, String) {
     let mut running = runtime(kind).unwrap().launch(house.launch(script)).await.unwrap();
-    let mut lines = Vec::new();
-    let stdout = running.stdout().unwrap();
-    capture::read_lines(stdout, |line| lines.push(line)).await;
+    let mut said = String::new();
+    running.stdout().unwrap().read_to_string(&mut said).await.unwrap();
     let exit = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap();
-    (exit.code, lines.join("\n"))
+    (exit.code, said.trim_end_matches('\n').to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -243,7 +243,7 @@ async fn a_command_that_listens_ends_by_itself() {
         let script = "trap 'echo saved > $OUT/state; exit 3' TERM; echo up; while :; do sleep 0.02; done";
         let mut running = runtime(kind).unwrap().launch(house.launch(script)).await.unwrap();
         let mut up = [0; 3];
-        tokio::io::AsyncReadExt::read_exact(&mut running.stdout().unwrap(), &mut up).await.unwrap();
+        AsyncReadExt::read_exact(&mut running.stdout().unwrap(), &mut up).await.unwrap();
         let exit = running.stop().await.unwrap();
         assert!(house.rooms.output.join("state").exists(), "{kind:?}: {exit:?}");
     }

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use crate::ClientError;
 use crate::login::{Keeper, now};
 use crate::promise::{Headers, Promises};
+use crate::trouble::{Trouble, Watcher};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a quick answer.
@@ -35,6 +36,7 @@ struct Inner {
     renewing: Mutex<()>,
     keeper: RwLock<Option<Arc<dyn Keeper>>>,
     promised: std::sync::Mutex<Promises>,
+    watcher: Watcher,
 }
 
 /// The login in use.
@@ -95,7 +97,8 @@ impl Client {
         let http = http.build().map_err(|error| bad(error.to_string()))?;
         let (held, renewing, keeper) = (RwLock::default(), Mutex::default(), RwLock::default());
         let promised = std::sync::Mutex::default();
-        let inner = Inner { base, http, held, renewing, keeper, promised };
+        let watcher = Watcher::default();
+        let inner = Inner { base, http, held, renewing, keeper, promised, watcher };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -119,6 +122,15 @@ impl Client {
     /// Renews the session in turns with other processes, through `keeper`.
     pub fn set_keeper(&self, keeper: Arc<dyn Keeper>) {
         *self.inner.keeper.write().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
+    }
+
+    /// `watch` is told while a call or a stream waits for a controller that does not answer; it must not block.
+    pub fn set_watcher(&self, watch: impl Fn(&Trouble) + Send + Sync + 'static) {
+        self.inner.watcher.set(Arc::new(watch));
+    }
+
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.inner.watcher
     }
 
     pub(crate) fn forget_login(&self) {
@@ -229,7 +241,7 @@ impl Client {
         query: &impl Serialize,
     ) -> Result<T, ClientError> {
         let make = || self.request(Method::GET, path).query(query).timeout(TIMEOUT);
-        read(self.ask(who, make).await?).await
+        read(self.watcher().over(TIMEOUT, self.ask(who, make)).await?).await
     }
 
     pub(crate) async fn post<T: DeserializeOwned>(
@@ -239,7 +251,7 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
         let make = || self.request(Method::POST, path).json(body).timeout(TIMEOUT);
-        let response = self.ask(who, make).await?;
+        let response = self.watcher().over(TIMEOUT, self.ask(who, make)).await?;
         let headers = Headers::of(&response);
         let answer = read(response).await?;
         self.keep_promise(&headers, None)?;

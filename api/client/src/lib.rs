@@ -30,6 +30,7 @@ mod routes;
 mod sign;
 mod sse;
 mod stream;
+mod trouble;
 
 pub use call::Client;
 pub use error::ClientError;
@@ -39,3 +40,4 @@ pub use login::{Keeper, Turn};
 pub use promise::Trust;
 pub use query::{LogQuery, OfferQuery, PageQuery};
 pub use sign::{account_of, fresh_key, sign_lease};
+pub use trouble::Trouble;

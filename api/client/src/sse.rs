@@ -1,7 +1,7 @@
 //! Server-sent events, as far as our streams use them. Format: WHATWG HTML §9.2.6.
 
-/// Longest line that is believed, in bytes.
-const MAX_LINE: usize = 4 << 20;
+/// Longest line that is believed, in bytes: a log record of 1 MiB, each byte of it escaped.
+const MAX_LINE: usize = 8 << 20;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

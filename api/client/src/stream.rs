@@ -1,7 +1,7 @@
 //! Streams of log lines and lease events that go on where they broke off.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{Stream, StreamExt, stream};
 use reqwest::header::ACCEPT;
@@ -10,15 +10,16 @@ use selion_api::LeaseId;
 use selion_api::rest::{LeaseEvent, LogLine};
 use serde::de::DeserializeOwned;
 
-use crate::call::As;
+use crate::call::{As, TIMEOUT};
 use crate::sse::{Event, Parser};
+use crate::trouble::Trouble;
 use crate::{Client, ClientError, LogQuery};
 
 /// Waits between two tries: doubles from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// Tries without one event in between before the stream gives up; about a minute.
-const TRIES: u32 = 35;
+/// A stream that could not be opened again for so long gives up.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// The controller sends at least a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
 
@@ -80,6 +81,7 @@ impl Client {
             open: None,
             ready: VecDeque::new(),
             failures: 0,
+            failing_since: None,
         };
         stream::unfold(Some(reader), |reader| async {
             let mut reader = reader?;
@@ -108,6 +110,7 @@ struct Reader {
     open: Option<(Response, Parser)>,
     ready: VecDeque<Event>,
     failures: u32,
+    failing_since: Option<Instant>,
 }
 
 impl Reader {
@@ -121,15 +124,20 @@ impl Reader {
                 if event.id.is_some() {
                     self.last_id.clone_from(&event.id);
                 }
-                self.failures = 0;
                 return Ok(Some(event));
             }
             if let Err(error) = self.fill().await {
                 self.open = None;
                 self.failures += 1;
-                if !error.is_retryable() || self.failures > TRIES {
+                let since = *self.failing_since.get_or_insert_with(Instant::now);
+                if !error.is_retryable() || since.elapsed() > PATIENCE {
                     return Err(error);
                 }
+                let why = match &error {
+                    ClientError::Unreachable { why, .. } => why.clone(),
+                    other => other.to_string(),
+                };
+                self.client.watcher().tell(&Trouble::Lost { why, gives_up: PATIENCE });
                 let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(8)).min(LAST_PAUSE);
                 tokio::time::sleep(pause).await;
             }
@@ -150,6 +158,11 @@ impl Reader {
             Ok(Err(error)) => Err(broke(error.to_string())),
             Ok(Ok(None)) => Err(broke("the stream ended without its last event".to_owned())),
             Ok(Ok(Some(bytes))) => {
+                // A comment is a sign of life too.
+                if self.failing_since.take().is_some() {
+                    self.failures = 0;
+                    self.client.watcher().tell(&Trouble::Back);
+                }
                 let events = parser.feed(&bytes).map_err(|_| ClientError::Protocol {
                     url: url.clone(),
                     what: "an event line has no end".to_owned(),
@@ -171,6 +184,14 @@ impl Reader {
                 None => request,
             }
         };
-        self.client.ask(As::Me, make).await
+        let url = || make().build().map(|request| request.url().to_string()).unwrap_or_default();
+        match tokio::time::timeout(TIMEOUT, self.client.ask(As::Me, &make)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ClientError::Unreachable {
+                url: url(),
+                why: format!("no answer for {} s", TIMEOUT.as_secs()),
+                remedy: "check that the controller runs",
+            }),
+        }
     }
 }

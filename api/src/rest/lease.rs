@@ -328,6 +328,13 @@ pub struct LogLine {
     pub line: u64,
     /// Stream.
     pub source: LogSource,
-    /// Text without its line end.
+    /// Text without its line end `\n`. What is not UTF-8 stands as U+FFFD.
     pub text: String,
+    /// No line end was printed yet: the line goes on in the next event of the same member and stream. A line is shown so
+    /// when it stays unfinished for 200 ms, or is longer than 1 MiB.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub partial: bool,
+    /// The bytes of `text` as they were printed, in Base64 (RFC 4648 §4, padded); only where they are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_base64: Option<String>,
 }

@@ -14,7 +14,7 @@ use selion_dataplane::{
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::profile::{Home, make_private};
 use crate::session::Session;
 use crate::unit::{show_size, show_time};
@@ -118,7 +118,7 @@ async fn read(store: &Store, path: &Path, skip_special: bool) -> Done<Added> {
         bar.finish_and_clear();
         added.map_err(|error| match &error {
             StoreError::NotAddable { faults, .. } => {
-                let lines: Vec<String> = faults.iter().map(|fault| printable(&fault.to_string())).collect();
+                let lines: Vec<String> = faults.iter().map(|fault| printable(&fault.to_string()).into_owned()).collect();
                 let why = format!("what cannot be kept as data is in the way:\n{}", lines.join("\n"));
                 Failure::usage(why, "remove it, or leave it out with --skip-special")
             }
@@ -126,11 +126,6 @@ async fn read(store: &Store, path: &Path, skip_special: bool) -> Done<Added> {
         })
     })
     .await
-}
-
-/// Control characters of a file's name shown as what they are: a terminal must not obey them.
-fn printable(text: &str) -> String {
-    text.chars().flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] }).collect()
 }
 
 /// Makes a dataset of what the pool's content store has already.

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use selion_api::LeaseId;
-use selion_api::agent::LogSource;
+use selion_api::{LeaseId, TimeMs};
 use selion_api::lease::LeaseState;
-use selion_api::rest::{Lease, LogLine};
+use selion_api::rest::{Lease, Quote};
 use selion_client::{ClientError, LogQuery, PageQuery};
 use selion_controller::wall_clock;
 
 use super::ask::Ask;
+use super::log_view::Printer;
 use super::{lease_view, quote_view};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -52,7 +52,7 @@ pub enum Command {
         #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration, allow_hyphen_values = true)]
         timeout: u64,
     },
-    /// What the members print, live
+    /// What the members print, live; of a lease that is over, what they printed in every run
     Logs {
         /// The lease's id
         lease: LeaseId,
@@ -62,6 +62,9 @@ pub enum Command {
         /// Ends after the lines kept
         #[arg(long)]
         no_follow: bool,
+        /// Every byte as it was printed, also to a terminal; members of a gang are not told apart
+        #[arg(long)]
+        raw: bool,
     },
     /// Gives the slices back
     Release {
@@ -112,7 +115,9 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::Wait { lease, state, timeout } => {
             out.show(&wait(&session, lease, state, Duration::from_millis(timeout)).await?, detail)
         }
-        Command::Logs { lease, tail, no_follow } => logs(out, &session, lease, tail, !no_follow).await,
+        Command::Logs { lease, tail, no_follow, raw } => {
+            logs(out, &session, lease, LogQuery { tail, follow: Some(!no_follow) }, raw).await
+        }
         Command::Release { lease } => {
             session.expect_promises().await?;
             let lease = client.release(lease).await?;
@@ -162,37 +167,33 @@ pub async fn wait(session: &Session, id: LeaseId, state: LeaseState, timeout: Du
     }
 }
 
-async fn logs(out: Output, session: &Session, id: LeaseId, tail: Option<usize>, follow: bool) -> Done {
+async fn logs(out: Output, session: &Session, id: LeaseId, query: LogQuery, raw: bool) -> Done {
     let gang = session.client.lease(id).await?.wants.len() > 1;
-    let mut lines = session.client.logs(id, &LogQuery { tail, follow: Some(follow) });
+    let mut lines = session.client.logs(id, &query);
+    let mut printer = Printer::new(out, gang, raw);
     while let Some(one) = lines.next().await {
-        print(out, &one?, gang)?;
+        printer.print(&one?)?;
     }
-    Ok(())
-}
-
-/// Prints a line where the member printed it; the agent's own words go to stderr. Members of a gang are told apart.
-pub fn print(out: Output, log: &LogLine, gang: bool) -> Done {
-    if out.is_json() {
-        return out.json(log);
-    }
-    let text = if gang { format!("[{}] {}", log.member, log.text) } else { log.text.clone() };
-    match log.source {
-        LogSource::Stdout => line(&text),
-        LogSource::Stderr => {
-            out.note(text);
-            Ok(())
-        }
-        LogSource::Agent => {
-            out.note(format!("agent: {text}"));
-            Ok(())
-        }
-    }
+    printer.finish()
 }
 
 /// What `ask` would get: see `--dry-run`.
 pub async fn quote(out: Output, session: &Session, ask: Ask) -> Done {
-    out.show(&session.client.quote(&ask.request()).await?, |told| quote_view::quote(out, told))
+    let request = ask.request();
+    let told = session.client.quote(&request).await?;
+    out.show(&told, |told| format!("{}{}", quote_view::quote(out, told), gives_up_first(told, request.wait_ms, wall_clock())))
+}
+
+/// What to say of a request that would not wait long enough.
+fn gives_up_first(told: &Quote, wait_ms: u64, now: TimeMs) -> String {
+    match told {
+        Quote::Wait { starts_ms: Some(at), .. } if at.since(now) > wait_ms => format!(
+            "\nit will have given up by then: it waits {}; add --wait {} or more",
+            unit::show_duration(wait_ms),
+            unit::show_duration(at.since(now).div_ceil(60_000) * 60_000)
+        ),
+        _ => String::new(),
+    }
 }
 
 async fn explain(out: Output, session: &Session, id: LeaseId) -> Done {
@@ -236,5 +237,22 @@ pub fn verdict(lease: &Lease) -> Done {
             let detail = format!("{} is {}", lease.id, lease.state.code());
             Err(Failure::new(Exit::Conflict, "not_ended", detail, format!("selion lease show {}", lease.id)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quote_says_when_the_request_will_have_given_up() {
+        let told: Quote = serde_json::from_value(serde_json::json!({
+            "would": "wait", "position": 1, "reason": "pool_full", "nearest": null, "starts_ms": 1_000_000 + 90_000,
+            "blocking": null, "price": { "total": "1", "hourly": "1", "operator_fee": "0" },
+        }))
+        .unwrap();
+        let text = gives_up_first(&told, 15_000, TimeMs(1_000_000));
+        assert_eq!(text, "\nit will have given up by then: it waits 15s; add --wait 2m or more");
+        assert_eq!(gives_up_first(&told, 90_000, TimeMs(1_000_000)), "");
     }
 }

@@ -15,6 +15,7 @@ pub mod key;
 pub mod lease;
 pub mod lease_view;
 pub mod licence;
+mod log_view;
 pub mod login;
 pub mod node;
 pub mod offers;

@@ -11,8 +11,9 @@ use selion_controller::wall_clock;
 use tokio::time::{Instant, sleep_until};
 
 use super::ask::Ask;
-use super::lease::{print, quote, verdict};
+use super::lease::{quote, verdict};
 use super::lease_view;
+use super::log_view::Printer;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
@@ -31,6 +32,9 @@ pub struct Args {
     /// Ctrl-C leaves the lease running at once
     #[arg(long)]
     keep: bool,
+    /// What the command prints comes byte by byte, also to a terminal; members of a gang are not told apart
+    #[arg(long)]
+    raw: bool,
     /// Tells what the lease would get and cost, and runs nothing
     #[arg(long)]
     dry_run: bool,
@@ -61,7 +65,7 @@ async fn follow(out: Output, args: Args) -> Done {
             return Err(Failure::remote(Exit::Interrupted.code()));
         }
     };
-    let run = Run { out, session: &session, id: lease.id, gang: lease.wants.len() > 1, keep: args.keep };
+    let run = Run { out, session: &session, id: lease.id, gang: lease.wants.len() > 1, keep: args.keep, raw: args.raw };
     let stopped = run.watch(&mut stops).await?;
     run.finish(stopped).await
 }
@@ -72,6 +76,7 @@ struct Run<'a> {
     id: LeaseId,
     gang: bool,
     keep: bool,
+    raw: bool,
 }
 
 /// How far the end that somebody asked for has come.
@@ -89,6 +94,7 @@ impl Run<'_> {
         let client = &self.session.client;
         let mut lines = client.logs(self.id, &LogQuery::default());
         let mut events = client.events(self.id, None);
+        let mut printer = Printer::new(self.out, self.gang, self.raw);
         let (mut more_lines, mut more_events, mut ending) = (true, true, Ending::NotAsked);
         while more_lines || more_events {
             let release_at = match ending {
@@ -103,13 +109,16 @@ impl Run<'_> {
                 }
                 next = lines.next(), if more_lines => match next {
                     Some(line) => {
-                        if let Err(gone) = print(self.out, &line.map_err(|error| self.lost(error.into()))?, self.gang) {
+                        if let Err(gone) = printer.print(&line.map_err(|error| self.lost(error.into()))?) {
                             // Nobody reads us any more: the command works for nobody.
                             self.release().await?;
                             return Err(gone);
                         }
                     }
-                    None => more_lines = false,
+                    None => {
+                        more_lines = false;
+                        printer.finish()?;
+                    }
                 },
                 next = events.next(), if more_events => match next {
                     Some(event) => self.tell(&event.map_err(|error| self.lost(error.into()))?).await?,

@@ -8,7 +8,6 @@ use futures::Stream;
 use selion_api::agent::MAX_TO_CONTROLLER;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
-use selion_api::rest::LogLine;
 use selion_api::{Account, LeaseId, NodeId};
 use selion_market::{Effect, State};
 use tokio::sync::broadcast::error::RecvError;
@@ -20,14 +19,12 @@ use super::core::{Core, read};
 use super::counts::{Bad, Counts, Live};
 use super::link;
 use super::liveness::{SWEEP, Sweeper};
-use super::logs::Logs;
+use super::logs::{Begin, Kept, Logs};
 use super::registry::{DESIRED, HEAD, Registry, VOUCHERS};
 use crate::sequencer::Batch;
 
 /// Sweeps between two looks at what changes slowly: the newest head, logs of leases that are over.
 const SLOW: u32 = 4;
-/// Sweeps between two looks at the room that log lines take on disk.
-const TRIM: u32 = 240;
 
 /// The links to all agents; cheap to clone.
 #[derive(Clone)]
@@ -83,9 +80,6 @@ impl Hub {
                         let core = inner.core.as_ref();
                         inner.logs.tend(|lease| read(core, |state| is_live(state, lease)));
                     }
-                    if round.is_multiple_of(TRIM) {
-                        inner.logs.trim();
-                    }
                 }
                 batch = batches.recv() => match batch {
                     Ok(batch) => inner.pass_on(&batch),
@@ -111,12 +105,17 @@ impl Hub {
         }
     }
 
-    /// The lines of a lease from the `from`-th kept line on (0: all), each with its number, and new ones as they
-    /// come; ends when the lease has ended and all its lines were given.
-    pub fn logs(&self, lease: LeaseId, from: u64) -> impl Stream<Item = (u64, LogLine)> + Send + use<> {
-        let core = self.inner.core.as_ref();
-        let live = read(core, |state| is_live(state, lease));
-        self.inner.logs.follow(lease, from, live)
+    /// What is kept of what the members of a lease of `account` printed; then, if asked, what they print, until the lease
+    /// has ended and all of it was given.
+    pub async fn logs(
+        &self,
+        account: Account,
+        lease: LeaseId,
+        from: Begin,
+        follow: bool,
+    ) -> impl Stream<Item = Kept> + Send + use<> {
+        let live = read(self.inner.core.as_ref(), |state| is_live(state, lease));
+        self.inner.logs.follow(account, lease, from, follow, live).await
     }
 
     /// The links as they are now, for metrics.

@@ -1,6 +1,6 @@
 //! One link from challenge to end. One task, one socket: whatever blocks the socket blocks only this node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::desired::{WorkCache, desired};
 use super::distance::Distance;
 use super::hello::{self, Refused};
 use super::hub::Inner;
-use super::logs;
+use super::logs::{self, Parts};
 use super::outputs::{Kept, Pending};
 use super::pace::{Arrivals, Pace};
 use super::registry::{DESIRED, HEAD, Handle, Nudge, VOUCHERS};
@@ -56,6 +56,8 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 head: 0,
                 vouchers: BTreeMap::new(),
                 unkept: BTreeMap::new(),
+                talking: BTreeSet::new(),
+                parts: Parts::default(),
                 token_at: Instant::now(),
                 distance: Distance::new(Instant::now(), rtt_us),
                 measuring: None,
@@ -65,6 +67,9 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 Ok(never) => match never {},
             };
             inner.registry.leave(&handle, Instant::now());
+            for (lease, member) in std::mem::take(&mut session.talking) {
+                inner.logs.abandon(lease, member);
+            }
             info!(node = %handle.node, why = end.why(), "link ended");
             session.wire.farewell(end).await;
         }
@@ -191,6 +196,9 @@ struct Session<'a> {
     vouchers: BTreeMap<Account, Amount>,
     /// Members whose lines could not be written, from which number on.
     unkept: BTreeMap<(LeaseId, u32, u16), u64>,
+    /// Members that printed something, and may print more.
+    talking: BTreeSet<(LeaseId, u16)>,
+    parts: Parts,
     token_at: Instant,
     distance: Distance,
     /// A measure on its way into the log.
@@ -283,7 +291,7 @@ impl Session<'_> {
                 Ok(())
             }
             ToController::Report(report) => self.report(report).await,
-            ToController::Logs(chunk) => self.keep_lines(&chunk).await,
+            ToController::Logs(chunk) => self.keep_records(chunk).await,
             ToController::Outputs(outputs) => {
                 let kept = self.pending.told(core, self.handle.node, outputs).await;
                 self.count_outputs(kept);
@@ -362,20 +370,25 @@ impl Session<'_> {
         Err((Bad::Malformed, Refused::new(Reason::StaleFence, detail)))
     }
 
-    /// Keeps a chunk and says so; the agent has its lines until then.
-    async fn keep_lines(&mut self, chunk: &LogChunk) -> Result<(), End> {
-        let LogChunk { lease, attempt, member, first_line, .. } = *chunk;
+    /// Keeps a chunk and says so; the agent has its records until then.
+    async fn keep_records(&mut self, chunk: LogChunk) -> Result<(), End> {
+        let LogChunk { lease, attempt, member, first, .. } = chunk;
         let key = (lease, attempt, member);
-        if self.unkept.get(&key).is_some_and(|missing| first_line > *missing) {
+        if self.unkept.get(&key).is_some_and(|missing| first > *missing) {
             // It was sent before the agent knew; it comes again after what is missing.
             return Ok(());
         }
-        let kept = if self.holds(chunk) {
-            self.inner.logs.append(chunk)
-        } else {
-            self.inner.counts.bad(Bad::ForeignLogs);
-            warn!(node = %self.handle.node, %lease, "log lines of a member that the node does not hold");
-            Ok(logs::end(chunk))
+        let Some(chunk) = self.parts.join(chunk).map_err(malformed)? else { return Ok(()) };
+        let kept = match self.renter_of(&chunk) {
+            Some(renter) => {
+                self.note_talking(&chunk);
+                self.inner.logs.append(renter, &chunk)
+            }
+            None => {
+                self.inner.counts.bad(Bad::ForeignLogs);
+                warn!(node = %self.handle.node, %lease, "log records of a member that the node does not hold");
+                Ok(logs::end(&chunk))
+            }
         };
         let (next, again) = match kept {
             Ok(next) => {
@@ -383,23 +396,31 @@ impl Session<'_> {
                 (next, false)
             }
             Err(error) => {
-                if self.unkept.insert(key, first_line).is_none() {
-                    error!(%lease, %error, "log lines cannot be kept; the agent sends them until they can");
+                if self.unkept.insert(key, chunk.first).is_none() {
+                    error!(%lease, %error, "log records cannot be kept; the agent sends them until they can");
                 }
-                (first_line, true)
+                (chunk.first, true)
             }
         };
         self.wire.send(&ToAgent::LinesKept { lease, attempt, member, next, again }).await
     }
 
-    /// Is it of a member that the node holds, in its present run?
-    fn holds(&self, chunk: &LogChunk) -> bool {
+    fn note_talking(&mut self, chunk: &LogChunk) {
+        let who = (chunk.lease, chunk.member);
+        if chunk.end {
+            self.talking.remove(&who);
+        } else {
+            self.talking.insert(who);
+        }
+    }
+
+    /// Whose lease it is, if the node holds the member in its present run.
+    fn renter_of(&self, chunk: &LogChunk) -> Option<Account> {
         let node = self.handle.node;
         read(self.inner.core.as_ref(), |state| {
-            let lease = state.leases.get(&chunk.lease);
-            lease
-                .and_then(|lease| lease.members.get(usize::from(chunk.member)))
-                .is_some_and(|member| member.node == node && member.attempt == chunk.attempt)
+            let lease = state.leases.get(&chunk.lease)?;
+            let member = lease.members.get(usize::from(chunk.member))?;
+            (member.node == node && member.attempt == chunk.attempt).then_some(lease.request.renter)
         })
     }
 

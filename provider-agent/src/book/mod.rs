@@ -9,6 +9,7 @@
 //!   reserve            room for the two above when a lease has filled the disk
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
+//!   logs/              what members printed and the controller does not have yet
 //! ```
 
 mod journal;
@@ -196,6 +197,12 @@ impl Book {
     #[must_use]
     pub fn leases(&self) -> PathBuf {
         self.dir.join("leases")
+    }
+
+    /// Where what members print is kept.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.dir.join("logs")
     }
 
     /// The content store's folder.

@@ -27,6 +27,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 const SEND: Duration = Duration::from_secs(10);
 /// Log chunks sent before other things get their turn.
 const CHUNKS: usize = 16;
+/// So many turns of log chunks go before a report: what a member printed is there before its end, and a report is not held
+/// up by what others print.
+const TURNS_BEFORE_REPORT: usize = 4;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -207,7 +210,11 @@ impl Session<'_> {
     /// Sends what the log may not have yet. Log lines go first, so that a member's last line is there before its end.
     async fn send_reports(&mut self) -> Result<(), LinkError> {
         for (seq, messages) in self.link.book.outbox().after(self.sent) {
-            while self.send_logs().await? {}
+            for _ in 0..TURNS_BEFORE_REPORT {
+                if !self.send_logs().await? {
+                    break;
+                }
+            }
             for message in &messages {
                 self.wire.send(message).await?;
             }

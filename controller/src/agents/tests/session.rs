@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use selion_api::agent::{
-    LogChunk, LogSource, MemberEvent, Outputs, Phase, Report, SignedDesired, SignedReport, SignedVoucher, ToAgent,
+    LogChunk, LogRecord, LogSource, MemberEvent, Outputs, Phase, Report, SignedDesired, SignedReport, SignedVoucher, ToAgent,
     ToController,
 };
 use selion_api::commit::salted;
@@ -16,6 +16,7 @@ use selion_market::state::Progress;
 
 use super::super::counts::Bad;
 use super::super::liveness::{SWEEP, Sweeper};
+use super::super::logs::{Begin, Kept};
 use super::agent::{Agent, report, signed};
 use super::fake::{AUTHORITY, OURS};
 use super::key::Key;
@@ -406,25 +407,26 @@ async fn outputs_that_do_not_match_the_report_are_not_kept() {
     assert_eq!(world.hub.bad(Bad::ForeignOutputs), 1);
 }
 
-fn lines(attempt: u32, first_line: u64, texts: &[&str]) -> ToController {
-    ToController::Logs(LogChunk {
-        lease: LEASE,
-        attempt,
-        member: 0,
-        source: LogSource::Stdout,
-        first_line,
-        lines: texts.iter().map(|text| (*text).into()).collect(),
-    })
+fn lines(attempt: u32, first: u64, texts: &[&str]) -> ToController {
+    let record = |text: &&str| LogRecord { source: LogSource::Stdout, bytes: format!("{text}\n").into_bytes() };
+    let records = texts.iter().map(record).collect();
+    ToController::Logs(LogChunk { lease: LEASE, attempt, member: 0, first, from: 0, more: false, records, end: false })
 }
 
 fn kept(attempt: u32, next: u64) -> Option<ToAgent> {
     Some(ToAgent::LinesKept { lease: LEASE, attempt, member: 0, next, again: false })
 }
 
+fn text(kept: Kept) -> String {
+    match kept {
+        Kept::Record(record) => record.line().text,
+        Kept::LeftOut { records, .. } => format!("{records} left out"),
+    }
+}
+
 /// What a reader finds now.
 async fn texts(world: &World) -> Vec<String> {
-    let lines = world.hub.inner().logs.follow(LEASE, 0, false);
-    lines.map(|(_, line)| line.text).collect().await
+    world.hub.logs(RENTER, LEASE, Begin::Start, false).await.map(text).collect().await
 }
 
 #[tokio::test]
@@ -434,10 +436,10 @@ async fn log_lines_reach_a_reader_and_those_of_a_run_the_node_does_not_hold_are_
     let mut agent = Agent::link(&world).await;
     agent.send(&lines(7, 0, &["forged"])).await;
     agent.send(&lines(1, 0, &["one", "two"])).await;
-    let read = world.hub.logs(LEASE, 0);
+    let read = world.hub.logs(RENTER, LEASE, Begin::Start, true).await;
     tokio::pin!(read);
-    assert_eq!(read.next().await.unwrap().1.text, "one");
-    assert_eq!(read.next().await.unwrap().1.text, "two");
+    assert_eq!(text(read.next().await.unwrap()), "one");
+    assert_eq!(text(read.next().await.unwrap()), "two");
     assert_eq!(world.hub.bad(Bad::ForeignLogs), 1);
     // The agent need not keep lines that nobody will ever take.
     assert_eq!(agent.next().await, kept(7, 1));
@@ -469,7 +471,7 @@ async fn log_lines_that_cannot_be_written_are_asked_for_again_and_leave_no_gap()
     let world = World::start().await;
     grant(&world.core, world.key.node());
     let mut agent = Agent::link(&world).await;
-    let blocked = world.hub.inner().logs.block(LEASE);
+    let blocked = world.hub.inner().logs.block(RENTER, LEASE);
     agent.send(&lines(1, 0, &["one"])).await;
     let again = ToAgent::LinesKept { lease: LEASE, attempt: 1, member: 0, next: 0, again: true };
     assert_eq!(agent.next().await, Some(again));

@@ -1,6 +1,5 @@
 //! Server-sent events: a lease's log lines and its changes, resumable by `Last-Event-ID`.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,15 +8,16 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::future::Either;
 use futures::{Stream, StreamExt, stream};
 use selion_api::LeaseId;
+use selion_api::agent::LogSource;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{LeaseEvent, LogLine};
 
 use super::leases::own;
 use super::wait::touched;
 use crate::App;
+use crate::agents::logs::{Begin, Kept, Record};
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::{Path, Query};
@@ -25,8 +25,6 @@ use crate::store::rows;
 
 /// A comment is sent this often, so that proxies and readers know that the stream lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Kept lines count as read out when none came for this long; only `tail` and `follow=false` need to know.
-const CAUGHT_UP: Duration = Duration::from_millis(100);
 /// Most lines that `tail` gives.
 const MAX_TAIL: usize = 10_000;
 const LAST_EVENT_ID: &str = "last-event-id";
@@ -35,7 +33,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct LogQuery {
-    /// Of the kept lines only the last so many, up to 10000; all if absent.
+    /// Of the kept lines only the last so many, up to 10000, and of the last 16 MiB; all if absent.
     tail: Option<usize>,
     /// `false` ends the stream after the kept lines; `true`, the default, when the lease has ended.
     follow: Option<bool>,
@@ -73,14 +71,14 @@ impl FromStr for LineId {
 }
 
 impl LineId {
-    fn of(line: &LogLine) -> Self {
-        Self { attempt: line.attempt, member: line.member, line: line.line }
+    fn of(record: &Record) -> Self {
+        Self { attempt: record.attempt, member: record.member, line: record.number }
     }
 
-    /// Whether `line` proves that the line of this id came before it: a later line of the member, or a later run.
-    fn is_before(self, line: &LogLine) -> bool {
-        line.attempt > self.attempt
-            || line.attempt == self.attempt && line.member == self.member && line.line > self.line
+    /// Whether `record` proves that the one of this id came before it: a later one of the member, or a later run.
+    fn is_before(self, record: &Record) -> bool {
+        let Record { attempt, member, number, .. } = *record;
+        attempt > self.attempt || attempt == self.attempt && member == self.member && number > self.line
     }
 }
 
@@ -101,67 +99,52 @@ pub(in crate::http) async fn logs(
         return Err(Problem::Query(format!("tail is at most {MAX_TAIL}")));
     }
     let last = last_event_id(&headers)?.map(LineId::from_str).transpose()?;
-    // Fused: `kept` may read it to its end, and what follows then asks once more.
-    let lines = app.hub.logs(id, 0).map(|(_, line)| line).fuse();
-    let lines = after(lines, last);
-    let follow = query.follow.unwrap_or(true);
-    let lines = match (query.tail, follow) {
-        (None, true) => lines.boxed(),
-        (tail, follow) => {
-            let mut lines = lines.boxed();
-            let kept = kept(&mut lines, tail.unwrap_or(usize::MAX)).await;
-            let rest = if follow { Either::Left(lines) } else { Either::Right(stream::empty()) };
-            stream::iter(kept).chain(rest).boxed()
-        }
+    let from = match (query.tail, last) {
+        (Some(lines), None) => Begin::Tail(lines),
+        _ => Begin::Start,
     };
-    let events = lines.map(|line| {
-        let LineId { attempt, member, line: number } = LineId::of(&line);
-        json_event("line", Some(format!("{attempt}.{member}.{number}")), &line)
-    });
+    let kept = app.hub.logs(renter.account, id, from, query.follow.unwrap_or(true)).await;
+    let events = after(kept, last).map(|kept| log_event(&kept));
     Ok(sse(events.chain(stream::iter([end()]))))
 }
 
-/// The lines behind `last`. Kept lines come in one order always, so what came before it then comes before it now.
-fn after(lines: impl Stream<Item = LogLine>, last: Option<LineId>) -> impl Stream<Item = LogLine> {
+/// What was printed has an id to go on from; a note in the place of what was dropped has none.
+fn log_event(kept: &Kept) -> Event {
+    match kept {
+        Kept::Record(record) => {
+            let LineId { attempt, member, line } = LineId::of(record);
+            json_event("line", Some(format!("{attempt}.{member}.{line}")), &record.line())
+        }
+        Kept::LeftOut { records, attempt, member, before } => {
+            let text = format!("{records} lines were left out here: the pool keeps the first and the last of a lease");
+            let (source, attempt, member, line) = (LogSource::Agent, *attempt, *member, before.saturating_sub(1));
+            json_event(
+                "line",
+                None,
+                &LogLine { attempt, member, line, source, text, partial: false, bytes_base64: None },
+            )
+        }
+    }
+}
+
+/// What is behind `last`. What is kept comes in one order always, so what came before it then comes before it now.
+fn after(kept: impl Stream<Item = Kept>, last: Option<LineId>) -> impl Stream<Item = Kept> {
     let mut skipping = last;
-    lines.filter(move |line| {
-        let give = match skipping {
-            None => true,
-            Some(last) if LineId::of(line) == last => {
+    kept.filter(move |kept| {
+        let give = match (skipping, kept) {
+            (None, _) => true,
+            (Some(last), Kept::Record(record)) if LineId::of(record) == last => {
                 skipping = None;
                 false
             }
-            Some(last) if last.is_before(line) => {
+            (Some(last), Kept::Record(record)) if last.is_before(record) => {
                 skipping = None;
                 true
             }
-            Some(_) => false,
+            (Some(_), _) => false,
         };
         futures::future::ready(give)
     })
-}
-
-/// Reads out what is kept now and returns its last `tail` lines.
-async fn kept(lines: &mut (impl Stream<Item = LogLine> + Unpin), tail: usize) -> VecDeque<LogLine> {
-    let mut kept = VecDeque::new();
-    // A member that never stops printing must not hold the answer back.
-    let enough = tokio::time::sleep(10 * CAUGHT_UP);
-    tokio::pin!(enough);
-    loop {
-        tokio::select! {
-            biased;
-            line = tokio::time::timeout(CAUGHT_UP, lines.next()) => match line {
-                Ok(Some(line)) => {
-                    kept.push_back(line);
-                    if kept.len() > tail {
-                        kept.pop_front();
-                    }
-                }
-                Ok(None) | Err(_) => return kept,
-            },
-            () = &mut enough => return kept,
-        }
-    }
 }
 
 /// How the lease changes, from its beginning or from `Last-Event-ID` on.
@@ -255,18 +238,21 @@ fn sse(events: impl Stream<Item = Event> + Send + 'static) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use selion_api::agent::LogSource;
-
     use super::*;
 
-    fn line(attempt: u32, member: u16, line: u64) -> LogLine {
-        LogLine { attempt, member, line, source: LogSource::Stdout, text: String::new() }
+    fn record(attempt: u32, member: u16, number: u64) -> Record {
+        Record { attempt, member, number, source: LogSource::Stdout, bytes: Vec::new() }
     }
 
     async fn given(last: &str) -> Vec<(u32, u16, u64)> {
-        let all = [line(1, 0, 0), line(1, 1, 0), line(1, 0, 1), line(1, 1, 1), line(2, 0, 0)];
+        let all = [record(1, 0, 0), record(1, 1, 0), record(1, 0, 1), record(1, 1, 1), record(2, 0, 0)];
         let last = last.parse().ok();
-        after(stream::iter(all), last).map(|line| (line.attempt, line.member, line.line)).collect().await
+        let given = after(stream::iter(all.map(Kept::Record)), last);
+        let id = |kept| match kept {
+            Kept::Record(record) => (record.attempt, record.member, record.number),
+            Kept::LeftOut { .. } => panic!("nothing is left out"),
+        };
+        given.map(id).collect().await
     }
 
     #[tokio::test]
@@ -298,10 +284,12 @@ mod tests {
         assert!(!text[0].contains("id: 3") && text[1].contains("id: 3") && text[2].contains("id: 4"), "{text:?}");
     }
 
-    #[tokio::test]
-    async fn tail_keeps_the_last_lines_of_a_stream_that_stays_open() {
-        let open = stream::iter((0..9).map(|n| line(1, 0, n))).chain(stream::pending());
-        let last = kept(&mut open.boxed(), 2).await;
-        assert_eq!(last.iter().map(|line| line.line).collect::<Vec<_>>(), [7, 8]);
+    #[test]
+    fn what_was_left_out_is_told_without_an_id() {
+        let note = Kept::LeftOut { records: 12, attempt: 1, member: 0, before: 40 };
+        let text = format!("{:?}", log_event(&note));
+        assert!(text.contains("12 lines were left out here") && !text.contains("id: "), "{text}");
+        let line = format!("{:?}", log_event(&Kept::Record(record(1, 2, 3))));
+        assert!(line.contains("id: 1.2.3"), "{line}");
     }
 }

@@ -51,7 +51,7 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
 
     let timeout = client.wait(lease.id, LeaseState::Active, std::time::Duration::from_millis(1)).await;
     assert_eq!(timeout.unwrap_err().code(), Some("wait_timeout"));
-    pool.print(&lease.id.to_string(), 0, 0, &["one", "two"]);
+    pool.print(&lease.id.to_string(), 0, 0, &["one", "two"]).await;
     let mut lines = client.logs(lease.id, &Default::default());
     assert_eq!(lines.next().await.unwrap().unwrap().text, "one");
     let ended = client.release(lease.id).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_log_stream_goes_on_behind_its_last_line_after_the_connection_broke() 
     pool.lease(&pool.bob(), "busy").await;
     let me = pool.token(Caller::Renter(wallet_account()));
     let lease = id(&pool.lease(&me, "k").await);
-    pool.print(&lease, 0, 0, &["one", "two", "three"]);
+    pool.print(&lease, 0, 0, &["one", "two", "three"]).await;
     let release = format!("/v1/leases/{lease}/release");
     assert_eq!(pool.post(&me, &release, &[], &Value::Null).await.status.as_u16(), 200);
 

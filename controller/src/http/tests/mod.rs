@@ -23,7 +23,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
-use selion_api::agent::LogChunk;
+use selion_api::agent::{LogChunk, LogRecord};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::PoolId;
 use selion_api::rest::Terms;
@@ -276,16 +276,15 @@ impl Pool {
         reply.json()
     }
 
-    fn print(&self, lease: &str, member: u16, first_line: u64, lines: &[&str]) {
-        let chunk = LogChunk {
-            lease: lease.parse().unwrap(),
-            attempt: 1,
-            member,
-            source: selion_api::agent::LogSource::Stdout,
-            first_line,
-            lines: lines.iter().map(ToString::to_string).collect(),
-        };
-        self.logs.append(&chunk).unwrap();
+    /// Lines that a member of a lease prints, after which it says no more.
+    async fn print(&self, lease: &str, member: u16, first: u64, lines: &[&str]) {
+        let lease = lease.parse().unwrap();
+        let source = selion_api::agent::LogSource::Stdout;
+        let record = |line: &&str| LogRecord { source, bytes: format!("{line}\n").into_bytes() };
+        let records = lines.iter().map(record).collect();
+        let chunk = LogChunk { lease, attempt: 1, member, first, from: 0, more: false, records, end: true };
+        let renter = crate::store::rows::lease(&self.app.store.readers, lease).await.unwrap().unwrap().renter;
+        self.logs.append(renter, &chunk).unwrap();
     }
 }
 

@@ -37,9 +37,9 @@ async fn over(pool: &Pool) -> String {
 async fn log_lines_resume_behind_the_last_one_seen() {
     let (_dir, pool) = pool().await;
     let lease = over(&pool).await;
-    pool.print(&lease, 0, 0, &["a", "b"]);
-    pool.print(&lease, 1, 0, &["x"]);
-    pool.print(&lease, 0, 2, &["c"]);
+    pool.print(&lease, 0, 0, &["a", "b"]).await;
+    pool.print(&lease, 1, 0, &["x"]).await;
+    pool.print(&lease, 0, 2, &["c"]).await;
     let path = format!("/v1/leases/{lease}/logs");
     let text = |events: &[(String, String, Value)]| {
         events.iter().map(|(_, _, data)| data["text"].as_str().unwrap_or("end").to_owned()).collect::<String>()
@@ -61,7 +61,7 @@ async fn log_lines_resume_behind_the_last_one_seen() {
 async fn kept_lines_of_a_live_lease_are_read_out_without_waiting_for_its_end() {
     let (_dir, pool) = pool().await;
     let lease = id(&pool.lease(&pool.alice(), "k").await);
-    pool.print(&lease, 0, 0, &["a", "b"]);
+    pool.print(&lease, 0, 0, &["a", "b"]).await;
     let events = read(&pool, &format!("/v1/leases/{lease}/logs?follow=false"), None).await;
     assert_eq!(events.len(), 3);
 }
@@ -77,6 +77,16 @@ async fn lease_events_run_to_the_end_and_resume_behind_an_entry() {
     assert_eq!(all[1].2["reason"], json!("released"));
     assert_eq!(read(&pool, &path, Some(&all[0].1)).await, all[1..]);
     assert_eq!(read(&pool, &path, Some(&all[1].1)).await, all[2..]);
+}
+
+#[tokio::test]
+async fn changes_so_far_of_a_live_lease_are_read_out_without_waiting_for_its_end() {
+    let (_dir, pool) = pool().await;
+    pool.lease(&pool.bob(), "first").await;
+    let lease = id(&pool.lease(&pool.alice(), "second").await);
+    let events = read(&pool, &format!("/v1/leases/{lease}/events?follow=false"), None).await;
+    let states: Vec<_> = events.iter().map(|(_, _, data)| data["state"].clone()).collect();
+    assert_eq!(states, [json!("waiting"), Value::Null]);
 }
 
 #[tokio::test]
