@@ -112,9 +112,6 @@ impl Output {
             return;
         }
         let _ = writeln!(stderr, "error: {} [{}]", lines(&body.detail), body.code);
-        for error in &body.errors {
-            let _ = writeln!(stderr, "  {}: {}", printable(&error.pointer), lines(&error.detail));
-        }
         if let Some(near) = &body.nearest {
             let _ = writeln!(stderr, "  nearest: {}", nearest(near));
         }
