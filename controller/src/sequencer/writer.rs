@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::load::{self, Loaded, effect_leaves, effects_root};
-use super::{Batch, Failed, Job, Parts, Private, Step, SubmitError, View};
+use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
 use crate::store::rows::Pending;
 use crate::store::{entry, head, term, work};
 
