@@ -9,6 +9,7 @@
 //! apart by their peer address, and without it all of them share one allowance.
 
 mod caller;
+mod explain;
 mod input;
 mod layers;
 mod limits;
