@@ -19,6 +19,8 @@ pub const MAX_GPUS: u16 = 16;
 pub const MAX_NAMES: usize = 16;
 /// Longest name of a model or region in bytes.
 pub const MAX_NAME: usize = 64;
+/// Most bytes of all names of models, profiles and regions in one request together: it is kept for a day after its end.
+pub const MAX_NAMES_BYTES: usize = 8 << 10;
 /// Most datasets of one request.
 pub const MAX_DATASETS: usize = 64;
 /// Of how many datasets it is known that a node has them: those used last.
@@ -303,6 +305,9 @@ impl LeaseRequest {
         if self.near_data && self.datasets.is_empty() {
             return Err(("near_data", "near_data is about datasets: name at least one"));
         }
+        if self.names_bytes() > MAX_NAMES_BYTES {
+            return Err(("members", "the names of models, profiles and regions have at most 8192 bytes together"));
+        }
         for member in &self.members {
             if !sound_names(&member.models) {
                 return Err(("models", "models are at most 16 different names of 1 to 64 bytes"));
@@ -338,6 +343,19 @@ impl LeaseRequest {
             }
         }
         Ok(())
+    }
+}
+
+impl LeaseRequest {
+    fn names_bytes(&self) -> usize {
+        let profile = |member: &MemberWant| match &member.slice {
+            SliceWant::Mig { profile } => profile.len(),
+            SliceWant::Whole | SliceWant::Share { .. } => 0,
+        };
+        let of =
+            |member: &MemberWant| member.models.iter().map(String::len).sum::<usize>().saturating_add(profile(member));
+        let regions: usize = self.regions.iter().map(String::len).sum();
+        self.members.iter().map(of).fold(regions, usize::saturating_add)
     }
 }
 
@@ -391,6 +409,64 @@ impl LeaseState {
     }
 }
 
+/// What falls short, with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Resource {
+    /// CPU of the node, in thousandths of a core.
+    CpuMilli = 0,
+    /// Memory of the node, in bytes.
+    RamBytes = 1,
+    /// Disk of the node, in bytes.
+    DiskBytes = 2,
+    /// Network bandwidth of the node, in megabits a second.
+    NetMbps = 3,
+    /// Ports of the node.
+    Ports = 4,
+    /// GPUs.
+    Gpus = 5,
+    /// Memory of a GPU, in bytes.
+    GpuMemBytes = 6,
+    /// Compute of a GPU, in thousandths of it.
+    ComputePermille = 7,
+    /// Memory slices of a GPU in MIG mode.
+    MigSlices = 8,
+    /// Slices of the kind that is asked for.
+    Slots = 9,
+    /// Members of the gang.
+    Members = 10,
+    /// Nodes.
+    Nodes = 11,
+    /// Datasets that are on the node.
+    Datasets = 12,
+    /// Seats of the licence.
+    Seats = 13,
+    /// Time between nodes, there and back, in microseconds.
+    LatencyUs = 14,
+    /// Price: need is the ask, have the limit, in token base units an hour.
+    Rate = 15,
+    /// Free deposit, in token base units.
+    Deposit = 16,
+    /// What the grant of the pool's key may still sign for, in token base units.
+    Grant = 17,
+    /// End of that grant: need is the latest end of the lease, have the grant's, in milliseconds UTC.
+    GrantUntilMs = 18,
+    /// What was used in a day without a bill: need is that, have what the deposit allows, in token base units.
+    FreeUse = 19,
+    /// Time: need is the latest end of the lease, have the booked start, in milliseconds UTC.
+    TimeMs = 20,
+}
+
+/// The beside of [`BESIDE`], in its order, as resources.
+pub const BESIDE_RESOURCES: [Resource; BESIDE.len()] =
+    [Resource::CpuMilli, Resource::RamBytes, Resource::DiskBytes, Resource::NetMbps];
+
 /// The candidate that came closest, and by how much it missed.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
@@ -401,7 +477,10 @@ pub struct NearestMiss {
     pub gpu: Option<GpuId>,
     /// Why it missed.
     pub reason: Reason,
-    /// What was asked, in the unit of the reason (rate, bytes, slices, milli).
+    /// What falls short, which names the unit of `need` and `have`; absent where nothing is counted.
+    #[cfg_attr(feature = "wire", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub resource: Option<Resource>,
+    /// What was asked.
     pub need: u64,
     /// What there was.
     pub have: u64,
@@ -453,9 +532,8 @@ pub struct BillLine {
 mod tests {
     use super::*;
 
-    #[test]
-    fn several_gpus_are_whole_ones_at_most_sixteen_and_not_pinned() {
-        let request = |member: MemberWant| LeaseRequest {
+    fn asking(member: MemberWant) -> LeaseRequest {
+        LeaseRequest {
             renter: Account::ZERO,
             idem: Hash32::ZERO,
             members: alloc::vec![member],
@@ -474,7 +552,12 @@ mod tests {
             near_data: false,
             priority: Priority::Standard,
             licence: None,
-        };
+        }
+    }
+
+    #[test]
+    fn several_gpus_are_whole_ones_at_most_sixteen_and_not_pinned() {
+        let request = asking;
         let fault = |member| request(member).check().err().map(|(field, _)| field);
         let whole = |gpus| MemberWant { gpus, ..MemberWant::of(SliceWant::Whole) };
         assert_eq!([fault(whole(1)), fault(whole(8)), fault(whole(MAX_GPUS))], [None; 3]);
@@ -484,6 +567,18 @@ mod tests {
         assert_eq!(fault(MemberWant { gpus: 2, ..share }), Some("gpus"));
         let pinned = |gpus| MemberWant { gpu: Some(GpuId([1; 16])), ..whole(gpus) };
         assert_eq!((fault(pinned(1)), fault(pinned(2))), (None, Some("gpu")));
+    }
+
+    #[test]
+    fn all_names_of_a_request_together_are_bounded() {
+        let member = MemberWant {
+            models: (0..16).map(|at| alloc::format!("{at:064}")).collect(),
+            ..MemberWant::of(SliceWant::Whole)
+        };
+        let request =
+            |members: usize| LeaseRequest { members: alloc::vec![member.clone(); members], ..asking(member.clone()) };
+        assert_eq!(request(8).check(), Ok(()));
+        assert_eq!(request(9).check().map_err(|(field, _)| field), Err("members"));
     }
 
     #[test]

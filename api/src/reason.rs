@@ -57,7 +57,7 @@ macro_rules! reasons {
 
 reasons! {
     101 PriceAboveMax "price_above_max" "Every slice that fits costs more than the request's max_rate."
-    102 PaymentRequired "payment_required" "The renter's free deposit does not cover the lease."
+    102 PaymentRequired "payment_required" "The renter's free deposit, or the grant of the pool's key, does not cover the lease."
     103 Released "released" "The renter released the lease."
     104 Completed "completed" "The command ended with exit code 0."
     105 CommandFailed "command_failed" "The command ended with another exit code."
@@ -70,6 +70,8 @@ reasons! {
     112 NoSuchLease "no_such_lease" "The pool knows no lease of this id."
     113 NoSeat "no_seat" "All seats of its licence that the renter holds are taken, or kept for a lease of his that is booked."
     114 NoLicence "no_licence" "The renter's account holds no licence in force of this issuer and product with so many seats."
+    115 TooManyLeases "too_many_leases" "The account has as many leases as the pool allows it: in the line, or of the last day."
+    116 FreeUseSpent "free_use_spent" "What the account had held or stopped in a day without a bill is worth more than its deposit."
     201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
     202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
     203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."
@@ -99,6 +101,7 @@ reasons! {
     311 Preempted "preempted" "A lease of a higher class needed the room; billed up to the stop."
     312 QuotaReclaimed "quota_reclaimed" "A group below its guaranteed quota needed the room; billed up to the stop."
     313 TooFewGpus "too_few_gpus" "No node of the pool has so many matching GPUs of one model."
+    314 PoolAtLimit "pool_at_limit" "The pool has as many leases as its operator allows: in the line, or of the last day."
     321 DataElsewhere "data_elsewhere" "No node that could take it has all datasets of the request staged."
     322 TooFar "too_far" "Nodes that could take it together are not known to be as near to each other as it asks."
     401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
@@ -115,6 +118,14 @@ impl Reason {
             3 => Party::Pool,
             _ => Party::Chain,
         }
+    }
+
+    /// True if the time in which a run was prepared counts as free use of its renter where it ended for this reason: the
+    /// renter ended it, or what he wanted staged or run may be why it failed.
+    #[must_use]
+    pub fn counts_as_free_use(self) -> bool {
+        self.party() == Party::Renter
+            || matches!(self, Self::PrepareTimeout | Self::StagingFailed | Self::RuntimeFailed)
     }
 }
 

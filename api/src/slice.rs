@@ -44,6 +44,19 @@ impl IsolationClass {
     pub fn bit(self) -> u8 {
         1 << (self as u8)
     }
+
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Mig => "mig",
+            Self::Capped => "capped",
+            Self::Mps => "mps",
+            Self::Shared => "shared",
+            Self::Whole => "whole",
+            Self::Simulated => "simulated",
+        }
+    }
 }
 
 /// A MIG profile of a GPU as NVML lists it. Source: `nvmlDeviceGetGpuInstanceProfileInfo`,

@@ -96,6 +96,14 @@ impl Rate {
         let exact = u128::from(self.0) * u128::from(ms) / u128::from(MS_PER_HOUR);
         Amount(u64::try_from(exact).unwrap_or(u64::MAX))
     }
+
+    /// What is kept to pay for `ms` milliseconds at this rate: what they cost, rounded up, and at least one unit.
+    /// Stops at the largest amount.
+    #[must_use]
+    pub fn reserve(self, ms: u64) -> Amount {
+        let exact = (u128::from(self.0) * u128::from(ms)).div_ceil(u128::from(MS_PER_HOUR)).max(1);
+        Amount(u64::try_from(exact).unwrap_or(u64::MAX))
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +116,14 @@ mod tests {
         assert_eq!(Rate(3_599_999).bill(1), Amount(0));
         assert_eq!(Rate(1_000_000).bill(90_000), Amount(25_000));
         assert_eq!(Rate(u64::MAX).bill(u64::MAX), Amount(u64::MAX));
+    }
+
+    #[test]
+    fn a_reserve_is_rounded_up_and_never_nothing() {
+        assert_eq!(Rate(3_600_000).reserve(1), Amount(1));
+        assert_eq!(Rate(3_600_001).reserve(1), Amount(2));
+        assert_eq!((Rate(0).reserve(5), Rate(7).reserve(0)), (Amount(1), Amount(1)));
+        assert_eq!(Rate(u64::MAX).reserve(u64::MAX), Amount(u64::MAX));
     }
 
     #[test]

@@ -114,6 +114,9 @@ mod tests {
                 retryable: false,
                 suggestion: String::new(),
                 nearest: None,
+                blocking: None,
+                unmatched: Vec::new(),
+                means: None,
                 trace_id: None,
             };
             assert_eq!(Exit::of_problem(&problem), exit, "{status} {code}");

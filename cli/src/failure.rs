@@ -3,8 +3,9 @@
 use std::error::Error;
 use std::fmt::Display;
 
-use selion_api::lease::NearestMiss;
-use selion_api::rest::{FieldError, Problem};
+use selion_api::blocking::{Blocking, Constraint};
+use selion_api::lease::{NearestMiss, Resource};
+use selion_api::rest::{FieldError, MeansView, Problem, Unmatched};
 use selion_client::ClientError;
 use selion_contracts::{PoolError, RpcError, SignerError, TxError};
 use serde::Serialize;
@@ -35,9 +36,43 @@ pub struct Body {
     /// The candidate that came closest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<NearestMiss>,
+    /// What of the request stands in its way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocking: Option<Blocking>,
+    /// Names in the request that match nothing in the pool.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<Unmatched>,
+    /// What the account can pay with, where that is what falls short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<MeansView>,
     /// The controller's name for the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+}
+
+/// The flag that sets a constraint.
+fn flag_of(constraint: Constraint) -> &'static str {
+    use Constraint as C;
+    match constraint {
+        C::MaxRate => "--max-rate",
+        C::Classes => "--class",
+        C::Models => "--model",
+        C::Node => "--node",
+        C::Gpu => "--gpu",
+        C::Regions => "--region",
+        C::NearData => "--near-data",
+        C::MaxLatency => "--max-latency",
+        C::Within => "--within",
+        C::MinNodes => "--min-nodes",
+        C::Cpu => "--cpu",
+        C::Ram => "--ram",
+        C::Disk => "--disk",
+        C::Net => "--net",
+        C::Slice => "--slice",
+        C::Gpus => "--gpus",
+        C::Licence => "--licence",
+        C::Room => "--wait",
+    }
 }
 
 /// What every command returns.
@@ -53,6 +88,9 @@ impl Failure {
             suggestion: suggestion.to_string(),
             errors: Vec::new(),
             nearest: None,
+            blocking: None,
+            unmatched: Vec::new(),
+            means: None,
             trace_id: None,
         }))
     }
@@ -179,11 +217,13 @@ fn next(problem: &Problem) -> Option<String> {
             Some(near) => format!("raise --max-rate to at least {}", show_money(near.need.max(near.have))),
             None => "raise --max-rate; `selion offers` shows the prices".to_owned(),
         },
-        "no_matching_slice" | "class_not_allowed" | "sandbox_not_allowed" => {
-            "`selion offers` shows what can be leased; ask for one of those".to_owned()
-        }
-        "pool_full" | "gang_incomplete" | "waits_for_stop" => {
-            "add --wait 10m to wait for room, or ask for a smaller slice".to_owned()
+        "no_matching_slice" | "class_not_allowed" | "sandbox_not_allowed" | "too_few_gpus" | "pool_full"
+        | "gang_incomplete" | "waits_for_stop" => in_the_way(problem),
+        "too_many_leases" => "release leases that wait: `selion lease list`; leases that are over count for a day".to_owned(),
+        "pool_at_limit" => "try again later, or ask the pool's operator".to_owned(),
+        "free_use_spent" => {
+            "wait some hours, or deposit more: `selion account deposit AMOUNT --wait`; what runs is billed and does not count"
+                .to_owned()
         }
         "no_seat" => "add --wait 10m to wait for a seat; `selion licence list` shows those that are taken".to_owned(),
         "no_licence" => "`selion licence list` shows what the account holds; its issuer sets seats on chain".to_owned(),
@@ -193,9 +233,13 @@ fn next(problem: &Problem) -> Option<String> {
             "add --wait 10m to wait, or a shorter --duration that ends before the booked time".to_owned()
         }
         "payment_required" => {
-            "run `selion account deposit AMOUNT` and `selion account grant CAP`, shorten --duration, \
-                               or lower --max-rate"
-                .to_owned()
+            let mend = match problem.means.map(|means| means.short) {
+                Some(Resource::Deposit) => "`selion account deposit AMOUNT --wait`",
+                Some(Resource::Grant) => "`selion account grant CAP --wait`",
+                Some(Resource::GrantUntilMs) => "`selion account grant CAP --wait` for longer",
+                _ => "`selion account deposit AMOUNT --wait` and `selion account grant CAP --wait`",
+            };
+            format!("run {mend}, or shorten --duration; an amount counts once its block is final")
         }
         "node_not_schedulable"
         | "node_paused"
@@ -213,6 +257,24 @@ fn next(problem: &Problem) -> Option<String> {
     Some(words)
 }
 
+/// What to change where there is no place: waiting is named only where it helps.
+fn in_the_way(problem: &Problem) -> String {
+    if let Some(names) = problem.unmatched.first() {
+        let flag = flag_of(names.constraint);
+        return format!("give another {flag}, or leave it out; `selion offers` shows what there is");
+    }
+    let Some(blocking) = &problem.blocking else {
+        return "`selion offers` shows what can be leased; ask for one of those".to_owned();
+    };
+    let waits = blocking.now && blocking.constraints == [Constraint::Room];
+    if waits {
+        return "add --wait 10m to wait for room, or ask for a smaller slice".to_owned();
+    }
+    let flags: Vec<&str> =
+        blocking.constraints.iter().filter(|one| **one != Constraint::Room).copied().map(flag_of).collect();
+    format!("change {}: as it is it does not fit, however long it waits", flags.join(" and "))
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let (exit, code, suggestion) = match &error {
@@ -227,6 +289,9 @@ impl From<ClientError> for Failure {
                         "correct what is named; `selion help COMMAND` shows what it takes".to_owned();
                 }
                 failure.0.nearest.clone_from(&problem.nearest);
+                failure.0.blocking.clone_from(&problem.blocking);
+                failure.0.unmatched.clone_from(&problem.unmatched);
+                failure.0.means = problem.means;
                 failure.0.trace_id.clone_from(&problem.trace_id);
                 if let Some(words) = next(problem) {
                     failure.0.suggestion = words;
@@ -340,7 +405,7 @@ mod tests {
             "type": "", "title": "", "status": 409, "detail": "too dear", "code": "price_above_max",
             "retryable": false, "suggestion": "raise max_rate to at least `nearest.need`",
             "nearest": { "node": format!("0x{}", "01".repeat(20)), "gpu": null, "reason": "price_above_max",
-                         "need": 396_250, "have": 100_000 },
+                         "resource": "rate", "need": 396_250, "have": 100_000 },
         }))
         .unwrap();
         let failure = Failure::from(ClientError::Problem(Box::new(problem)));

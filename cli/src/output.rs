@@ -5,13 +5,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
-use selion_api::Reason;
-use selion_api::lease::NearestMiss;
+use selion_api::TimeMs;
+use selion_api::lease::{NearestMiss, Resource};
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
-use crate::unit::show_money;
+use crate::unit::{show_money, show_size, show_time};
 
 /// Below this many columns a terminal gets plain tables.
 const MIN_WIDTH: u16 = 60;
@@ -115,6 +115,27 @@ impl Output {
         if let Some(near) = &body.nearest {
             let _ = writeln!(stderr, "  nearest: {}", nearest(near));
         }
+        for names in &body.unmatched {
+            let there = if names.there.is_empty() { "nothing".to_owned() } else { names.there.join(", ") };
+            let _ = writeln!(
+                stderr,
+                "  {}: {} matches nothing; there is: {there}",
+                names.constraint.code(),
+                names.asked.join(", ")
+            );
+        }
+        if let Some(blocking) = &body.blocking {
+            let _ = writeln!(stderr, "  {}", crate::command::quote_view::blocking(blocking));
+        }
+        if let Some(means) = &body.means {
+            let until = if means.grant_until_ms.0 == 0 {
+                String::new()
+            } else {
+                format!(" until {}", show_time(means.grant_until_ms))
+            };
+            let (deposit, grant) = (show_money(means.deposit.0), show_money(means.grant.0));
+            let _ = writeln!(stderr, "  account: {deposit} free in the deposit; the grant may sign for {grant}{until}");
+        }
         let _ = writeln!(stderr, "  next: {}", body.suggestion);
     }
 }
@@ -149,24 +170,81 @@ pub fn notice(text: &str) {
 /// The candidate that came closest, and by how much it missed, in the unit of its reason.
 pub fn nearest(near: &NearestMiss) -> String {
     let gpu = near.gpu.map(|gpu| format!("{gpu} of ")).unwrap_or_default();
-    let why = match (near.reason, near.need, near.have) {
-        (Reason::PriceAboveMax, need, have) => {
-            format!("asks {} an hour, the limit is {}", show_money(need.max(have)), show_money(need.min(have)))
-        }
-        (Reason::PaymentRequired, need, have) => {
-            format!("it needs {} free in the deposit, there is {}", show_money(need), show_money(have))
-        }
-        (Reason::NoSeat | Reason::NoLicence, need, have) => {
-            return format!("it needs {need} {}, there are {have}", if need == 1 { "seat" } else { "seats" });
-        }
-        (Reason::TooFar, need, have) if have >= u64::from(u32::MAX) => {
-            format!("at most {need} us apart is asked for; how far it is was not measured")
-        }
-        (Reason::TooFar, need, have) => format!("at most {need} us apart is asked for, it is {have} us"),
-        (reason, 0, 0) => reason.to_string(),
-        (reason, need, have) => format!("{reason}, needs {need} and has {have}"),
+    let Some(resource) = near.resource else {
+        return format!("{gpu}node {}, {}", near.node, near.reason);
     };
-    format!("{gpu}node {}, {why}", near.node)
+    match short_of(resource, near.need, near.have) {
+        (Side::Renter, why) => why,
+        (Side::Node, why) => format!("{gpu}node {}, {why}", near.node),
+    }
+}
+
+/// Whom a shortage is about.
+enum Side {
+    /// What the account has: it is short wherever the lease goes.
+    Renter,
+    /// What the candidate has.
+    Node,
+}
+
+/// So much is asked of something, so much there is, in the units that the command line takes.
+fn short_of(resource: Resource, need: u64, have: u64) -> (Side, String) {
+    use Resource as R;
+    let node = |what: &str, need: String, have: String| (Side::Node, format!("{need} {what} asked for, {have} there"));
+    let cores = |milli: u64| {
+        format!("{}.{:03}", milli / 1_000, milli % 1_000).trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    let count = |what| node(what, need.to_string(), have.to_string());
+    match resource {
+        R::CpuMilli => node("CPU cores", cores(need), cores(have)),
+        R::RamBytes => node("of memory", show_size(need), show_size(have)),
+        R::DiskBytes => node("of disk", show_size(need), show_size(have)),
+        R::GpuMemBytes => node("of GPU memory", show_size(need), show_size(have)),
+        R::ComputePermille => node("of a GPU's compute", format!("{need}‰"), format!("{have}‰")),
+        R::NetMbps => count("Mbit/s of network bandwidth"),
+        R::Ports => count("ports"),
+        R::Gpus => count("GPUs"),
+        R::MigSlices => count("MIG memory slices"),
+        R::Slots => count("slices of that kind"),
+        R::Members => count("members that want the same"),
+        R::Nodes => count("nodes"),
+        R::Datasets => count("datasets"),
+        R::Seats => {
+            let seats = if need == 1 { "seat" } else { "seats" };
+            (Side::Renter, format!("it needs {need} {seats}, there are {have}"))
+        }
+        R::LatencyUs if have >= u64::from(u32::MAX) => {
+            (Side::Node, format!("at most {need} us apart is asked for; how far it is was not measured"))
+        }
+        R::LatencyUs => (Side::Node, format!("at most {need} us apart is asked for, it is {have} us")),
+        R::Rate => (
+            Side::Node,
+            format!("asks {} an hour, the limit is {}", show_money(need.max(have)), show_money(need.min(have))),
+        ),
+        R::Deposit => {
+            let (need, have) = (show_money(need), show_money(have));
+            (Side::Renter, format!("it needs {need} free in the deposit, there is {have}"))
+        }
+        R::Grant if have == 0 => {
+            (Side::Renter, format!("it needs a grant of {} to the pool's key, there is none", show_money(need)))
+        }
+        R::Grant => {
+            let (need, have) = (show_money(need), show_money(have));
+            (Side::Renter, format!("it needs {need} of the grant to the pool's key, {have} is left of it"))
+        }
+        R::GrantUntilMs => {
+            let (need, have) = (show_time(TimeMs(need)), show_time(TimeMs(have)));
+            (Side::Renter, format!("it may run until {need}, the grant to the pool's key ends at {have}"))
+        }
+        R::FreeUse => {
+            let (need, have) = (show_money(need), show_money(have));
+            (Side::Renter, format!("{need} worth was had without a bill in a day, the deposit allows {have}"))
+        }
+        R::TimeMs => {
+            let (need, have) = (show_time(TimeMs(need)), show_time(TimeMs(have)));
+            (Side::Node, format!("it would end by {need}, the place is booked from {have}"))
+        }
+    }
 }
 
 /// Prints a line on stdout.

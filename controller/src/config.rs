@@ -95,6 +95,10 @@ pub struct PolicyConfig {
     /// As in [`Policy`].
     pub ending_ms: u64,
     /// As in [`Policy`].
+    pub grace_ms: u64,
+    /// As in [`Policy`].
+    pub least_ms: u64,
+    /// As in [`Policy`].
     pub voucher_ms: u64,
     /// As in [`Policy`]; 0 protects nobody.
     pub min_run_ms: u64,
@@ -110,17 +114,29 @@ pub struct PolicyConfig {
     pub weighting: String,
     /// As in [`Policy`], at most 1,000.
     pub shadow_permille: u16,
+    /// As in [`Policy`].
+    pub max_waiting: u32,
+    /// As in [`Policy`].
+    pub max_waiting_all: u32,
+    /// As in [`Policy`].
+    pub max_leases: u32,
+    /// As in [`Policy`].
+    pub max_leases_all: u32,
 }
 
 impl Default for PolicyConfig {
     fn default() -> Self {
         let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, .. } = Policy::default();
         let Policy { bookings, half_life_ms, weighting, shadow_permille, .. } = Policy::default();
+        let Policy { grace_ms, least_ms, max_waiting, max_waiting_all, max_leases, max_leases_all, .. } =
+            Policy::default();
         Self {
             hold_ms,
             prepare_ms,
             start_ms,
             ending_ms,
+            grace_ms,
+            least_ms,
             voucher_ms,
             min_run_ms,
             bookings,
@@ -129,6 +145,10 @@ impl Default for PolicyConfig {
             half_life_ms,
             weighting: weighting.name().to_owned(),
             shadow_permille,
+            max_waiting,
+            max_waiting_all,
+            max_leases,
+            max_leases_all,
         }
     }
 }
@@ -155,6 +175,8 @@ impl PolicyConfig {
             prepare_ms,
             start_ms,
             ending_ms,
+            grace_ms,
+            least_ms,
             voucher_ms,
             min_run_ms,
             bookings,
@@ -163,6 +185,10 @@ impl PolicyConfig {
             half_life_ms,
             weighting,
             shadow_permille,
+            max_waiting,
+            max_waiting_all,
+            max_leases,
+            max_leases_all,
         } = self;
         if *shadow_permille > 1_000 {
             return Err(bad(format!(
@@ -174,6 +200,7 @@ impl PolicyConfig {
             ("prepare_ms", prepare_ms),
             ("start_ms", start_ms),
             ("ending_ms", ending_ms),
+            ("least_ms", least_ms),
             ("voucher_ms", voucher_ms),
         ];
         if let Some((name, _)) = spans.iter().find(|(_, span)| **span == 0) {
@@ -184,6 +211,8 @@ impl PolicyConfig {
             prepare_ms: *prepare_ms,
             start_ms: *start_ms,
             ending_ms: *ending_ms,
+            grace_ms: *grace_ms,
+            least_ms: *least_ms,
             voucher_ms: *voucher_ms,
             min_run_ms: *min_run_ms,
             bookings: *bookings,
@@ -191,6 +220,10 @@ impl PolicyConfig {
             accounts: accounts::seats(written, groups)?,
             half_life_ms: *half_life_ms,
             shadow_permille: *shadow_permille,
+            max_waiting: *max_waiting,
+            max_waiting_all: *max_waiting_all,
+            max_leases: *max_leases,
+            max_leases_all: *max_leases_all,
             weighting: weighting
                 .parse::<Weighting>()
                 .map_err(|error| bad(format!("policy.weighting is `{weighting}`: {error}")))?,

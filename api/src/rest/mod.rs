@@ -23,7 +23,7 @@ pub use pool::{
     LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView, ProviderView,
     Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView,
 };
-pub use problem::{FieldError, Problem};
+pub use problem::{FieldError, MeansView, Problem, Unmatched};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};
 pub use relay::{Hex, NewRelay, RelayState, RelayView};
 pub use terms::Terms;

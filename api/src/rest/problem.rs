@@ -3,7 +3,9 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::lease::NearestMiss;
+use crate::blocking::{Blocking, Constraint};
+use crate::lease::{NearestMiss, Resource};
+use crate::unit::{Amount, TimeMs};
 
 /// Everything that is not success.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -29,9 +31,42 @@ pub struct Problem {
     /// The candidate that came closest, for refusals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<NearestMiss>,
+    /// Least set of constraints of a refused request without which it would fit; absent if no such set is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocking: Option<Blocking>,
+    /// Names in a refused request that match nothing in the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<Unmatched>,
+    /// What the account can pay with, where that is what falls short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub means: Option<MeansView>,
     /// Id of the request, as in the response header.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+}
+
+/// Names of one kind in a request of which the pool has none.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct Unmatched {
+    /// Which constraint.
+    pub constraint: Constraint,
+    /// What was asked for.
+    pub asked: Vec<String>,
+    /// What there is: the first of them, in order.
+    pub there: Vec<String>,
+}
+
+/// What an account can pay with, and what of it falls short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct MeansView {
+    /// What falls short: `deposit`, `grant`, `grant_until_ms` or `free_use`.
+    pub short: Resource,
+    /// Free deposit.
+    pub deposit: Amount,
+    /// What the grant of the pool's key may still sign for; nothing without a live grant.
+    pub grant: Amount,
+    /// When that grant ends; 0 without one.
+    pub grant_until_ms: TimeMs,
 }
 
 /// A fault of one field.

@@ -42,8 +42,11 @@ pub enum Quote {
 /// What a lease costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct QuotedPrice {
-    /// For the whole duration: this much is reserved when it is placed. Less is billed if it ends earlier.
+    /// For the whole duration. Less is billed if it ends earlier.
     pub total: Amount,
+    /// What is reserved of the deposit when it is placed: the total and the time that a stop may take, rounded up, for no
+    /// less than the pool's least time. What is not billed comes back.
+    pub reserve: Amount,
     /// Per hour, all members together.
     pub hourly: Rate,
     /// The operator's part of the total, rounded down.

@@ -1,7 +1,7 @@
 //! Leases for people.
 
 use selion_api::blocking::Shortfall;
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Resource};
 use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
 use selion_api::{Rate, Reason, TimeMs};
 
@@ -172,7 +172,7 @@ fn shortfall(short: &Shortfall) -> String {
         if short.proved { "there are no places for it now" } else { "no places were found within the search's bound" };
     let near = match &short.nearest {
         Some(near) if near.reason == Reason::GangIncomplete && near.need > near.have => {
-            let what = if near.gpu.is_some() { "members that want the same" } else { "nodes" };
+            let what = if near.resource == Some(Resource::Members) { "members that want the same" } else { "nodes" };
             format!(": needs {} {what}, at best there is room for {}, with node {}", near.need, near.have, near.node)
         }
         Some(near) => format!(": nearest: {}", nearest(near)),
@@ -232,13 +232,16 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_with_how_sure_it_is() {
         let (node, gpu, reason) = (NodeId([1; 20]), Some(GpuId([1; 16])), Reason::GangIncomplete);
-        let near = NearestMiss { node, gpu, reason, need: 4, have: 3 };
+        let near = NearestMiss { node, gpu, reason, resource: Some(Resource::Members), need: 4, have: 3 };
         let text = shortfall(&Shortfall { proved: true, nearest: Some(near.clone()) });
         assert!(
             text.contains("no places") && text.contains("needs 4 members") && text.contains("room for 3"),
             "{text}"
         );
-        let text = shortfall(&Shortfall { proved: false, nearest: Some(NearestMiss { gpu: None, ..near }) });
+        let text = shortfall(&Shortfall {
+            proved: false,
+            nearest: Some(NearestMiss { resource: Some(Resource::Nodes), gpu: None, ..near }),
+        });
         assert!(text.contains("bound") && text.contains("4 nodes"), "{text}");
     }
 }

@@ -33,10 +33,11 @@ pub fn quote(out: Output, quote: &Quote) -> String {
 
 fn cost(price: &QuotedPrice) -> String {
     format!(
-        "{} tokens in all, {} an hour; {} of it the operator's",
+        "{} tokens in all, {} an hour; {} of it the operator's; {} are reserved until it ends",
         show_money(price.total.0),
         show_money(price.hourly.0),
-        show_money(price.operator_fee.0)
+        show_money(price.operator_fee.0),
+        show_money(price.reserve.0)
     )
 }
 

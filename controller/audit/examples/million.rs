@@ -176,7 +176,7 @@ fn make(entries: u64, path: &str) {
 impl Pool {
     fn open(&mut self) {
         self.enter(Input::Rules { version: RULES, digest: Hash32::ZERO }, false);
-        self.enter(Input::Opened { delegate: Address([0xdd; 20]), policy: Policy::default() }, false);
+        self.enter(Input::Opened { delegate: Address([0xdd; 20]), policy: Policy::default().unlimited() }, false);
         self.block(vec![ChainEvent::PoolOpened {
             token: Address([1; 20]),
             vault: Address([2; 20]),

@@ -5,17 +5,19 @@ use alloc::vec::Vec;
 
 use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::lease::LeaseState;
-use selion_api::{Address, LeaseId, MemberWant, TimeMs};
+use selion_api::{Account, Address, LeaseId, MemberWant, TimeMs};
 use selion_market::input::RULES;
 use selion_market::{Effect, Input, Policy, Stamp};
 
 use crate::effects::Entry;
-use crate::finding::{Finding, Rule};
+use crate::finding::{Finding, Rule, Verdict, within};
 use crate::fleet::{Fleet, Run};
 use crate::leases::Lease;
 use crate::licences::Licences;
+use crate::limits::Limits;
 use crate::line::Line;
 use crate::money::Money;
+use crate::uses::Uses;
 
 /// Checks the entries of one log, in order, from the first on.
 #[derive(Clone, Default)]
@@ -34,7 +36,9 @@ pub struct Checker {
     pub(crate) broken: BTreeSet<LeaseId>,
     pub(crate) line: Line,
     pub(crate) licences: Licences,
+    pub(crate) limits: Limits,
     pub(crate) money: Money,
+    pub(crate) uses: Uses,
     /// For whom room is kept, and for when.
     pub(crate) booked: Option<(LeaseId, TimeMs)>,
 }
@@ -58,6 +62,7 @@ impl Checker {
         }
         self.now = self.now.max(stamp.at_ms);
         self.fleet.now = self.now;
+        self.limits.pass_to(self.now);
         self.fold(stamp, input, refused);
         Entry::new(self, stamp.seq, input).check(effects)
     }
@@ -140,6 +145,11 @@ impl Checker {
     pub(crate) fn halted(&self) -> bool {
         let passed_on = self.fleet.terms.as_ref().is_some_and(|terms| terms.epoch != self.fence.epoch);
         self.chain_broken || passed_on
+    }
+
+    /// Whether what an account used without a bill is within its deposit.
+    pub(crate) fn is_within_free_use(&self, renter: Account) -> Verdict {
+        within(Rule::FreeUse, self.uses.of(renter, self.now), self.money.means(renter))
     }
 
     /// The latest time at which a lease of so long, granted now, can still be running.

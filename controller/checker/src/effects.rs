@@ -6,6 +6,7 @@ mod reclaims;
 mod repairs;
 mod room;
 mod stops;
+mod uses;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -105,6 +106,7 @@ impl<'a> Entry<'a> {
                 Effect::Broken { lease, attempt, member } => self.broken((*lease, *attempt, *member)),
                 Effect::Repaired { lease, attempt } => self.repaired(*lease, *attempt),
                 Effect::Joined { lease, attempt, member } => self.joined((*lease, *attempt, *member)),
+                Effect::Illegal { lease, .. } => self.tell(Some(*lease), holds(Rule::Transition, false)),
                 Effect::Refused(_) => {}
             }
         }
@@ -135,6 +137,7 @@ impl<'a> Entry<'a> {
         let stopped = holds(Rule::Preempt, !for_another || lease.stopped_for.is_some());
         self.tell(Some(id), follows);
         self.tell(Some(id), present);
+        self.prepared(id, to, reason);
         if to == LeaseState::Ending {
             self.tell(Some(id), stopped);
             let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
@@ -152,6 +155,7 @@ impl<'a> Entry<'a> {
         let Some(lease) = self.book.leases.get_mut(&id) else {
             return;
         };
+        self.book.limits.moved(id, lease.request.renter, from, to, now);
         if from == LeaseState::Waiting {
             self.book.line.leave(id, lease);
         }
@@ -164,7 +168,7 @@ impl<'a> Entry<'a> {
                 lease.parts.iter_mut().for_each(|part| part.since = Some(now));
             }
             LeaseState::Ending => lease.stopped = reason,
-            LeaseState::Held => lease.attempt = attempt,
+            LeaseState::Held => (lease.attempt, lease.granted) = (attempt, now),
             _ => {}
         }
         // Who was to wait again, and was released meanwhile, stops no later for that.
@@ -188,6 +192,8 @@ impl<'a> Entry<'a> {
         let lease = Lease::new(asked.request.clone(), line::alike(&asked.request), size, self.book.now);
         self.book.line.join(id, &lease);
         self.book.leases.insert(id, lease);
+        let room = self.book.limits.born(asked.request.renter, &self.book.policy);
+        self.tell(Some(id), room);
     }
 
     /// Only the node that holds a slot gives it back: with its word, by being lost, or by coming back without it.

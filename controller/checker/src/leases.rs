@@ -54,6 +54,10 @@ pub(crate) struct Lease {
     pub cost: u128,
     /// What of that is still kept.
     pub kept: u128,
+    /// When the present run was granted.
+    pub granted: TimeMs,
+    /// What was free for it, as far as it has not paid for as much.
+    pub unpaid: u128,
     /// Sum of the lines of the present run.
     pub billed: u128,
     pub active_since: Option<TimeMs>,
@@ -78,6 +82,8 @@ impl Lease {
             parts: Vec::new(),
             cost: 0,
             kept: 0,
+            granted: since,
+            unpaid: 0,
             billed: 0,
             active_since: None,
             since,

@@ -22,9 +22,11 @@ mod fit;
 mod fleet;
 mod leases;
 mod licences;
+mod limits;
 mod line;
 mod money;
 mod quota;
+mod uses;
 
 pub use check::Checker;
 pub use finding::{Finding, Rule};

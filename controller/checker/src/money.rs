@@ -175,16 +175,24 @@ impl Money {
         Ok(())
     }
 
-    /// Whether `cost` can be kept for a lease of `renter` that ends by `end`: free, within the cap, before the key's end.
+    /// What a renter has in the vault and did not ask back, free or reserved.
+    pub(crate) fn means(&self, renter: Account) -> u128 {
+        self.purses.get(&renter).map_or(0, |purse| purse.free + purse.reserved)
+    }
+
+    /// Whether `cost` can be kept for a lease of `renter` that ends by `end`: there is a live key, and it is free, within
+    /// the cap, and before the key's end.
     pub(crate) fn pays(&self, renter: Account, cost: u128, end: TimeMs) -> Verdict {
         let short = Broken { rule: Rule::Payable, need: u64::try_from(cost).unwrap_or(u64::MAX), have: 0 };
-        let Some(purse) = self.purses.get(&renter) else {
-            return if cost == 0 { Ok(()) } else { Err(short) };
+        let Some((purse, key)) = self.purses.get(&renter).and_then(|purse| Some((purse, purse.key.as_ref()?))) else {
+            return Err(short);
         };
         let promised = purse.reserved + purse.owed.values().sum::<u128>();
-        let key = purse.key.as_ref().filter(|key| !key.revoked);
-        let signable = key.map_or(0, |key| u128::from(key.cap).saturating_sub(promised));
+        if key.revoked {
+            return Err(short);
+        }
+        let signable = u128::from(key.cap).saturating_sub(promised);
         within(Rule::Payable, cost, purse.free.min(signable))?;
-        key.map_or(Ok(()), |key| within(Rule::Payable, end.0, key.until.0))
+        within(Rule::Payable, end.0, key.until.0)
     }
 }

@@ -57,14 +57,23 @@ impl State {
     #[must_use]
     pub fn blocking(&self, id: LeaseId) -> Option<Blocking> {
         let lease = self.leases.get(&id).filter(|lease| lease.state == LeaseState::Waiting)?;
-        let request = &lease.request;
+        self.blocking_of(Some(id), &lease.request)
+    }
+
+    /// As [`State::blocking`], of a request that was turned away.
+    #[must_use]
+    pub fn blocking_request(&self, request: &LeaseRequest) -> Option<Blocking> {
+        self.blocking_of(None, request)
+    }
+
+    fn blocking_of(&self, id: Option<LeaseId>, request: &LeaseRequest) -> Option<Blocking> {
         let judged_a_scan = MAX_SEARCHES + ORDER.len() * SLICES;
         let work = self.gpus().saturating_mul(gang::most_scans(request.members.len())).saturating_mul(judged_a_scan);
         let work = work.saturating_mul(gang::latency::rounds(request));
         if work > MAX_JUDGED {
             return None;
         }
-        if licence::seats(self, Some(id), request).is_ok() && booking::place_now(self, Some(id), request).is_ok() {
+        if licence::seats(self, id, request).is_ok() && booking::place_now(self, id, request).is_ok() {
             return Some(Blocking { now: true, constraints: Vec::new() });
         }
         // What could never fit is not helped by waiting: then room is no question.
@@ -104,9 +113,8 @@ impl State {
     }
 
     /// Whether the members that it needs have seats: beside those who sit, or in an `empty` fleet, where nobody does.
-    fn sits_in(&self, id: LeaseId, request: &LeaseRequest, empty: bool) -> bool {
-        let seats =
-            if empty { licence::covers(self, request, self.now) } else { licence::seats(self, Some(id), request) };
+    fn sits_in(&self, id: Option<LeaseId>, request: &LeaseRequest, empty: bool) -> bool {
+        let seats = if empty { licence::covers(self, request, self.now) } else { licence::seats(self, id, request) };
         seats.is_ok()
     }
 
@@ -114,17 +122,17 @@ impl State {
         self.nodes.values().filter_map(|node| Some(node.spec.as_ref()?.gpus.len())).sum()
     }
 
-    /// Whether a waiting lease finds a place when these constraints do not count.
-    fn fits_without(&self, id: LeaseId, request: &LeaseRequest, gone: &[Constraint]) -> bool {
+    /// Whether a request finds a place when these constraints do not count.
+    fn fits_without(&self, id: Option<LeaseId>, request: &LeaseRequest, gone: &[Constraint]) -> bool {
         if !gone.contains(&Constraint::Licence) && !self.sits_in(id, request, gone.contains(&Constraint::Room)) {
             return false;
         }
         let relaxed = without(request, gone);
         let room = if gone.contains(&Constraint::Room) { Room::Empty } else { Room::Now };
-        let mut world = World::new(self, &relaxed, Some(id), room);
+        let mut world = World::new(self, &relaxed, id, room);
         world.any_slice = gone.contains(&Constraint::Slice);
         if room == Room::Now
-            && let Some((booking, _)) = booking::binding(self, Some(id), request)
+            && let Some((booking, _)) = booking::binding(self, id, request)
             && money::latest_end(self, request, self.now) > booking.at
         {
             world.also = &booking.places;

@@ -2,14 +2,14 @@
 //! Others are served meanwhile only where that does not delay it.
 //!
 //! Who is booked stays the head of the line until it is served, leaves, or cannot be met any more; only a lease that
-//! stands higher takes over ([`standing`]). So newcomers with a smaller share cannot push it back for ever. A booking
+//! stands higher takes over ([`standing_of`]). So newcomers with a smaller share cannot push it back for ever. A booking
 //! ends at its own time: what is not served by then is looked at again, so that no room is kept for nothing.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use selion_api::lease::{LeaseState, NearestMiss, Priority};
+use selion_api::lease::{LeaseState, NearestMiss, Priority, Resource};
 use selion_api::{LeaseId, LeaseRequest, NodeId, Reason, TimeMs};
 
 use crate::gang::{self, NoPlace};
@@ -227,7 +227,8 @@ pub(crate) fn place_now(state: &State, id: Option<LeaseId>, request: &LeaseReque
         let also: &[_] = moved.as_ref().or(kept).map_or(&[], Vec::as_slice);
         placed = gang::grow(World { also, placed, ..World::new(state, request, id, Room::Now) });
         let seats = licence::free(state, id, request);
-        let pays = |placed: &[Placed]| money::covers(state, request, cost(request, placed), state.now).is_ok();
+        let pays =
+            |placed: &[Placed]| money::covers(state, request, cost(&state.policy, request, placed), state.now).is_ok();
         while placed.len() > required && (placed.len() > seats || !pays(&placed)) {
             placed.pop();
         }
@@ -288,6 +289,7 @@ fn kept(booking: &Booking, end: TimeMs) -> NoPlace {
         node: *node,
         gpu: held.gpus.first().copied(),
         reason,
+        resource: Some(Resource::TimeMs),
         need: end.0,
         have: booking.at.0,
     });

@@ -51,8 +51,10 @@ pub enum DryRun {
 /// What a lease costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// For the whole duration: what its grant reserves, in token base units.
+    /// For the whole duration, in token base units.
     pub total: Amount,
+    /// What its grant reserves: that, and what it may take to stop, rounded up, for no less than the policy's least time.
+    pub reserve: Amount,
     /// Of all members together.
     pub hourly: Rate,
     /// The operator's part of `total`, which its owners do not get: `floor(total * fee_bps / 10_000)`. The vault rounds
@@ -146,7 +148,7 @@ fn starting(world: &State, id: LeaseId, lease: &Lease) -> DryRun {
         staged: lease.staged(member),
     });
     let rates = lease.members.iter().map(|member| member.rate);
-    DryRun::Starts { price: price(world, lease.reserved, rates), places: places.collect() }
+    DryRun::Starts { price: price(world, &lease.request, lease.reserved, rates), places: places.collect() }
 }
 
 fn waiting(world: &State, id: LeaseId, lease: &Lease) -> DryRun {
@@ -165,17 +167,19 @@ fn least(world: &State, request: &LeaseRequest) -> Price {
     let mut empty = World::new(world, request, None, Room::Empty);
     let places = gang::place(&mut empty).unwrap_or_default();
     let places = cheapest(&empty, places);
-    price(world, cost(request, &places), places.iter().map(|placed| placed.rate))
+    let reserve = cost(&world.policy, request, &places);
+    price(world, request, reserve, places.iter().map(|placed| placed.rate))
 }
 
-fn price(world: &State, total: Amount, rates: impl Iterator<Item = Rate>) -> Price {
+fn price(world: &State, request: &LeaseRequest, reserve: Amount, rates: impl Iterator<Item = Rate>) -> Price {
+    let (mut total, mut hourly) = (Amount::ZERO, Rate::ZERO);
+    for rate in rates {
+        total = total.saturating_add(rate.bill(request.duration_ms));
+        hourly = hourly.saturating_add(rate);
+    }
     let bps = world.pool.as_ref().map_or(0, |pool| pool.fee_bps);
     let fee = u128::from(total.0) * u128::from(bps) / 10_000;
-    Price {
-        total,
-        hourly: rates.fold(Rate::ZERO, Rate::saturating_add),
-        fee: Amount(u64::try_from(fee).unwrap_or(u64::MAX)),
-    }
+    Price { total, reserve, hourly, fee: Amount(u64::try_from(fee).unwrap_or(u64::MAX)) }
 }
 
 /// The effect of a member that holds its slot already: beside what others hold, and its own gang's lower ranks.

@@ -141,6 +141,15 @@ pub enum Effect {
         /// Rank.
         member: u16,
     } = 13,
+    /// A lease was to go to a state that may not follow the one it is in, and did not. No correct release writes this.
+    Illegal {
+        /// Which.
+        lease: LeaseId,
+        /// Where it stands.
+        from: LeaseState,
+        /// Where it was to go.
+        to: LeaseState,
+    } = 14,
 }
 
 impl Effect {

@@ -1,11 +1,13 @@
 //! Why here, why not there: what a placement looked at.
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use selion_api::lease::NearestMiss;
 use selion_api::slice::IsolationClass;
 use selion_api::{GpuId, LeaseId, NodeId, Rate, Slot};
 
+use crate::lease::is_running;
 use crate::place::{Room, World};
 use crate::state::State;
 
@@ -35,14 +37,16 @@ pub struct Offered {
 }
 
 impl State {
-    /// Judges every GPU for every different want of a lease, as the pool stands now: what leases hold, this one
-    /// included, is taken. Empty if there is no such lease.
+    /// Judges every GPU for every different want of a lease, as the pool stands now: what other leases hold is taken, what
+    /// it holds itself while it runs is not, so that where it stands it fits. Empty if there is no such lease.
     #[must_use]
     pub fn candidates(&self, id: LeaseId) -> Vec<Candidate> {
         let Some(lease) = self.leases.get(&id) else {
             return Vec::new();
         };
-        let world = World::new(self, &lease.request, Some(id), Room::Now);
+        let itself = BTreeSet::from([id]);
+        let without = is_running(lease.state).then_some(&itself);
+        let world = World { without, ..World::new(self, &lease.request, Some(id), Room::Now) };
         let wants = &lease.request.members;
         let mut list = Vec::new();
         for (rank, want) in (0_u16..).zip(wants) {

@@ -236,6 +236,8 @@ fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
         attempt: 1,
         members: nodes.iter().map(member).collect(),
         reserved: Amount::ZERO,
+        granted: TimeMs(0),
+        unpaid: Amount::ZERO,
         active_since: None,
         fixed: Amount::ZERO,
         broken: None,

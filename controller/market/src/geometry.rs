@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use selion_api::lease::Resource;
 use selion_api::slice::{GpuSpec, MigProfile, MigTable, WHOLE_PERMILLE};
 use selion_api::{Rate, SliceWant, Slot};
 
@@ -56,6 +57,8 @@ pub struct Fit {
 /// Why a slice does not fit on a GPU, in the unit of what is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Short {
+    /// What is short.
+    pub resource: Resource,
     /// What was asked.
     pub need: u64,
     /// What there is.
@@ -170,7 +173,7 @@ pub fn share_rate(whole: Rate, compute_permille: u16, mem_bytes: u64, gpu_mem_by
 ///
 /// What it falls short of; 0 of 1 where the mode or the profile is not offered at all.
 pub fn offers(spec: &GpuSpec, want: &SliceWant) -> Result<(), Short> {
-    let absent = Short { need: 1, have: 0 };
+    let absent = Short { resource: Resource::Slots, need: 1, have: 0 };
     match want {
         SliceWant::Whole => spec.whole.map(|_| ()).ok_or(absent),
         SliceWant::Mig { profile } => {
@@ -182,7 +185,7 @@ pub fn offers(spec: &GpuSpec, want: &SliceWant) -> Result<(), Short> {
         SliceWant::Share { mem_bytes, .. } => {
             let terms = spec.share.as_ref().ok_or(absent)?;
             if *mem_bytes > spec.mem_bytes {
-                return Err(Short { need: *mem_bytes, have: spec.mem_bytes });
+                return Err(Short { resource: Resource::GpuMemBytes, need: *mem_bytes, have: spec.mem_bytes });
             }
             (terms.max_shares > 0).then_some(()).ok_or(absent)
         }
@@ -196,7 +199,7 @@ pub fn offers(spec: &GpuSpec, want: &SliceWant) -> Result<(), Short> {
 /// What is short: memory slices for MIG, bytes or permille for a share, 1 of 0 GPUs for a whole one.
 pub fn fits(spec: &GpuSpec, used: &Use<'_>, want: &SliceWant) -> Result<Vec<Fit>, Short> {
     offers(spec, want)?;
-    let taken = Short { need: 1, have: 0 };
+    let taken = Short { resource: Resource::Slots, need: 1, have: 0 };
     match want {
         SliceWant::Whole => {
             let rate = spec.whole.ok_or(taken)?;
@@ -217,7 +220,7 @@ pub fn fits(spec: &GpuSpec, used: &Use<'_>, want: &SliceWant) -> Result<Vec<Fit>
                 .collect();
             if ways.is_empty() {
                 let free = u32::from(table.mem_slices).saturating_sub(used.mask.count_ones());
-                return Err(Short { need: profile.size.into(), have: free.into() });
+                return Err(Short { resource: Resource::MigSlices, need: profile.size.into(), have: free.into() });
             }
             Ok(ways)
         }
@@ -252,7 +255,7 @@ fn mig_fit(table: &MigTable, used: &MigUse<'_>, profile: &MigProfile, start: u8)
 }
 
 fn share_fit(spec: &GpuSpec, used: &Use<'_>, compute: u16, mem: u64) -> Result<Fit, Short> {
-    let taken = Short { need: 1, have: 0 };
+    let taken = Short { resource: Resource::Slots, need: 1, have: 0 };
     let terms = spec.share.as_ref().ok_or(taken)?;
     let (used_compute, used_mem, count) = match used {
         Use::Idle => (0, 0, 0),
@@ -265,10 +268,13 @@ fn share_fit(spec: &GpuSpec, used: &Use<'_>, compute: u16, mem: u64) -> Result<F
         return Err(taken);
     }
     if mem > left_mem {
-        return Err(Short { need: mem, have: left_mem });
+        return Err(Short { resource: Resource::GpuMemBytes, need: mem, have: left_mem });
     }
-    let after =
-        left_compute.checked_sub(compute.into()).ok_or(Short { need: compute.into(), have: left_compute.into() })?;
+    let after = left_compute.checked_sub(compute.into()).ok_or(Short {
+        resource: Resource::ComputePermille,
+        need: compute.into(),
+        have: left_compute.into(),
+    })?;
     Ok(Fit {
         slot: Slot::Share { compute_permille: compute, mem_bytes: mem },
         rate: share_rate(terms.rate, compute, mem, spec.mem_bytes),

@@ -35,6 +35,10 @@ pub struct Policy {
     pub start_ms: u64,
     /// Agents must confirm a stop within this long; then slots of silent nodes stay taken until they answer.
     pub ending_ms: u64,
+    /// What a command runs on after the end of its lease, while it is being stopped, is billed up to this long.
+    pub grace_ms: u64,
+    /// A grant reserves the price of at least this long, and of `grace_ms`.
+    pub least_ms: u64,
     /// A voucher is due at least this often while a lease is active.
     pub voucher_ms: u64,
     /// A lease that became active runs at least this long before it may be stopped for one of a higher class.
@@ -54,6 +58,23 @@ pub struct Policy {
     /// The part of a slice's shadow price that its rate has beside the ask, in permille; 0: nothing is charged for
     /// fragmentation. See [`Fragmentation`](crate::dry_run::Fragmentation).
     pub shadow_permille: u16,
+    /// Most leases of one account that wait.
+    pub max_waiting: u32,
+    /// Most leases of all accounts that wait.
+    pub max_waiting_all: u32,
+    /// Most leases of one account that are in State: those that live and those that ended within a day.
+    pub max_leases: u32,
+    /// Most leases of all accounts that are in State.
+    pub max_leases_all: u32,
+}
+
+impl Policy {
+    /// As this, without limits to how many leases there may be: for what-if and measures.
+    #[must_use]
+    pub fn unlimited(self) -> Self {
+        let most = u32::MAX;
+        Self { max_waiting: most, max_waiting_all: most, max_leases: most, max_leases_all: most, ..self }
+    }
 }
 
 impl Default for Policy {
@@ -63,6 +84,8 @@ impl Default for Policy {
             prepare_ms: 600_000,
             start_ms: 30_000,
             ending_ms: 15_000,
+            grace_ms: 5_000,
+            least_ms: 60_000,
             voucher_ms: 60_000,
             min_run_ms: 300_000,
             bookings: true,
@@ -71,6 +94,10 @@ impl Default for Policy {
             half_life_ms: 0,
             weighting: Weighting::Market,
             shadow_permille: 0,
+            max_waiting: 1_000,
+            max_waiting_all: 20_000,
+            max_leases: 10_000,
+            max_leases_all: 200_000,
         }
     }
 }

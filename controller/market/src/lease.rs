@@ -5,6 +5,7 @@ use selion_api::{Amount, LeaseId, Reason, TimeMs};
 
 use crate::booking;
 use crate::effect::Effect;
+use crate::input::Policy;
 use crate::state::{Lease, Member, Progress};
 use crate::step::{Step, Wake};
 
@@ -65,21 +66,31 @@ impl Lease {
     }
 
     /// Most milliseconds of a member that may be billed at `at`: the log's interval since its meter counts, and never
-    /// more than the lease lasts.
+    /// more than the lease lasts and its command may take to be stopped.
     #[must_use]
-    pub fn billable_cap_ms(&self, member: &Member, at: TimeMs) -> u64 {
-        let until = self.expires().map(|expires| expires.min(at));
+    pub fn billable_cap_ms(&self, member: &Member, at: TimeMs, policy: &Policy) -> u64 {
+        let until = self.expires().map(|expires| expires.plus(policy.grace_ms).min(at));
         until.zip(member.since).map_or(0, |(until, since)| until.since(since))
+    }
+
+    /// How long a member has from its own start to the end of the lease, in milliseconds.
+    pub(crate) fn time_of_ms(&self, member: &Member) -> u64 {
+        self.expires().zip(member.since).map_or(0, |(expires, since)| expires.since(since))
     }
 }
 
 impl Step<'_> {
     /// Moves a lease to `to`, with the time at which that state ends by itself.
     pub(crate) fn enter(&mut self, id: LeaseId, to: LeaseState, reason: Option<Reason>, ends: Option<TimeMs>) {
-        let Some(lease) = self.state.leases.get_mut(&id) else {
+        let Some(lease) = self.state.leases.get(&id) else {
             return;
         };
-        let Ok(to) = follow(lease.state, to) else {
+        if let Err(Illegal { from, to }) = follow(lease.state, to) {
+            // It changes nothing, and it is told: whoever reads the log sees that the machine was wrong.
+            return self.emit(Effect::Illegal { lease: id, from, to });
+        }
+        self.count_preparing(id, to, reason);
+        let Some(lease) = self.state.leases.get_mut(&id) else {
             return;
         };
         let end_before = booking::end_of(&self.state.policy, lease);
@@ -96,9 +107,9 @@ impl Step<'_> {
         let attempt = lease.attempt;
         self.state.set_deadline(id, ends);
         if to == LeaseState::Waiting {
-            self.state.waiting.insert(id);
+            self.state.line_up(id);
         } else {
-            self.state.waiting.remove(&id);
+            self.state.leave_line(id);
         }
         self.state.note_end(id, end_before);
         self.touched.leases.insert(id);
@@ -226,6 +237,7 @@ impl Step<'_> {
         };
         let (attempt, requeue) = (lease.attempt, lease.requeue);
         let amount = self.settle(id);
+        self.forgive(id, reason, amount);
         let at = self.at;
         let Some(lease) = self.state.leases.get_mut(&id) else {
             return;

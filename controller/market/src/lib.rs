@@ -8,6 +8,7 @@
 extern crate alloc;
 
 pub mod accounts;
+pub mod admit;
 mod baseline;
 mod bench;
 mod blocking;
@@ -23,6 +24,7 @@ pub mod explain;
 pub mod fair;
 pub mod finder;
 pub mod fleet;
+mod free_use;
 mod gang;
 pub mod geometry;
 pub mod input;
@@ -53,6 +55,7 @@ pub mod tally;
 mod ways;
 
 pub use accounts::{Group, Seat};
+pub use admit::Admission;
 pub use dry_run::{DryRun, dry_run};
 pub use effect::{Answer, Effect, Grant, Outcome, Touched, VoucherDue};
 pub use input::{Input, Policy, RequestLease, Stamp};

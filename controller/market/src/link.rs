@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use selion_api::agent::{MemberEvent, Report};
 use selion_api::lease::{LeaseState, Refusal};
-use selion_api::{LeaseId, NodeId, NodeSpec, Reason, TimeMs};
+use selion_api::{LeaseId, NodeId, NodeSpec, Reason};
 
 use crate::effect::{Answer, Effect};
 use crate::fleet;
@@ -266,7 +266,7 @@ impl Step<'_> {
         let Some(member) = lease.members.get(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
         };
-        let (cap_ms, most_ms) = (lease.billable_cap_ms(member, at), lease.billable_cap_ms(member, TimeMs(u64::MAX)));
+        let (cap_ms, time_ms) = (lease.billable_cap_ms(member, at, &self.state.policy), lease.time_of_ms(member));
         let begun = has_begun(state, member);
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
@@ -314,7 +314,7 @@ impl Step<'_> {
                 let taken_back = node.is_some_and(|node| node.first_taken_back(&report.gpus).is_some());
                 let again = taken_back && self.waits_again(id);
                 self.gone(id, rank);
-                let time_was_up = state == LeaseState::Active && report.metered_ms >= most_ms;
+                let time_was_up = state == LeaseState::Active && report.metered_ms >= time_ms;
                 if repaired {
                     self.end_lost(id);
                 } else if time_was_up {

@@ -143,7 +143,7 @@ impl World<'_> {
     pub(crate) fn ways(&self, id: NodeId, node: &Node, rank: u16, want: &MemberWant) -> Vec<Verdict> {
         let Some(spec) = &node.spec else {
             let reason = node.blocked.unwrap_or(Reason::NodeNotSchedulable);
-            return alloc::vec![(None, Err(miss(Stage::Unknown, reason, 0, 0)))];
+            return alloc::vec![(None, Err(miss(Stage::Unknown, reason)))];
         };
         if !self.is_in_region(spec) {
             return Vec::new();

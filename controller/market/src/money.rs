@@ -1,17 +1,55 @@
 //! What a lease costs: reserved at its grant, owed as it is used, the rest given back at its end.
 
-use selion_api::{Account, Amount, LeaseId, LeaseRequest, TimeMs};
+use selion_api::lease::Resource;
+use selion_api::{Account, Amount, LeaseId, LeaseRequest, Rate, Reason, TimeMs};
 
 use crate::effect::{Effect, VoucherDue};
+use crate::input::Policy;
 use crate::ledger::{Pocket, Transfer};
 use crate::state::State;
 use crate::step::Step;
 
-/// What is needed and what there is: token base units, or milliseconds where the key's end is what falls short.
+/// Which means of a renter falls short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// His free deposit, in token base units.
+    Deposit,
+    /// What the pool's key may still sign for, in token base units; nothing without a live grant.
+    Grant,
+    /// The end of that grant, in milliseconds UTC.
+    GrantEnd,
+    /// What he may use without a bill, in token base units: [`crate::free_use`].
+    FreeUse,
+}
+
+impl Means {
+    /// What a renter is told of it.
+    pub(crate) fn reason(self) -> Reason {
+        if self == Self::FreeUse { Reason::FreeUseSpent } else { Reason::PaymentRequired }
+    }
+
+    /// What its numbers count.
+    pub(crate) fn resource(self) -> Resource {
+        match self {
+            Self::Deposit => Resource::Deposit,
+            Self::Grant => Resource::Grant,
+            Self::GrantEnd => Resource::GrantUntilMs,
+            Self::FreeUse => Resource::FreeUse,
+        }
+    }
+}
+
+/// What falls short, what is needed of it and what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Uncovered {
+    pub means: Means,
     pub need: u64,
     pub have: u64,
+}
+
+/// What a grant keeps for one member that lasts `lasts_ms`: that and the time it may take to be stopped, rounded up.
+pub(crate) fn reserve(policy: &Policy, rate: Rate, lasts_ms: u64) -> Amount {
+    rate.reserve(lasts_ms.saturating_add(policy.grace_ms))
 }
 
 /// The latest time at which a lease granted at `at` can still be running.
@@ -25,23 +63,33 @@ pub(crate) fn latest_end(state: &State, request: &LeaseRequest, at: TimeMs) -> T
 }
 
 /// Whether `total` can be kept for the request: from the free deposit, within what the delegated key may still sign
-/// for, and before it ends.
+/// for, and before that grant ends. Without a live grant nothing is covered. And the
+/// renter must not have used up what is free.
 pub(crate) fn covers(state: &State, request: &LeaseRequest, total: Amount, at: TimeMs) -> Result<(), Uncovered> {
-    covers_until(state, request.renter, total, latest_end(state, request, at))
+    covers_until(state, request.renter, total, latest_end(state, request, at))?;
+    state.may_use_free(request.renter, Amount::ZERO, at)
 }
 
-/// As [`covers`], for what can still be running until `end`.
+/// As [`covers`], for what can still be running until `end`, whatever was free so far.
 pub(crate) fn covers_until(state: &State, renter: Account, total: Amount, end: TimeMs) -> Result<(), Uncovered> {
-    let key = state.grants.get(&renter).filter(|key| !key.revoked);
-    let promised = state.ledger.holds(Pocket::Reserved(renter)).saturating_add(state.ledger.owed_by(renter));
-    let signable = key.map_or(Amount::ZERO, |key| key.cap.saturating_sub(promised));
-    let have = state.ledger.holds(Pocket::Free(renter)).min(signable);
-    if total > have {
-        return Err(Uncovered { need: total.0, have: have.0 });
-    }
-    match key {
-        Some(key) if end > key.until => Err(Uncovered { need: end.0, have: key.until.0 }),
-        _ => Ok(()),
+    let within = |means, need, have| if need > have { Err(Uncovered { means, need, have }) } else { Ok(()) };
+    let (free, signable, until) = state.means(renter);
+    within(Means::Deposit, total.0, free.0)?;
+    within(Means::Grant, total.0.max(1), signable.0)?;
+    within(Means::GrantEnd, end.0, until.0)
+}
+
+impl State {
+    /// What a renter can lease with: his free deposit, what the pool's key may still sign for, and when its grant ends.
+    /// Nothing may be signed without a live grant.
+    #[must_use]
+    pub fn means(&self, renter: Account) -> (Amount, Amount, TimeMs) {
+        let free = self.ledger.holds(Pocket::Free(renter));
+        let Some(key) = self.grants.get(&renter).filter(|key| !key.revoked) else {
+            return (free, Amount::ZERO, TimeMs(0));
+        };
+        let promised = self.ledger.holds(Pocket::Reserved(renter)).saturating_add(self.ledger.owed_by(renter));
+        (free, key.cap.saturating_sub(promised), key.until)
     }
 }
 
@@ -73,7 +121,7 @@ impl Step<'_> {
         if self.transfer(from, to, part) { part } else { Amount::ZERO }
     }
 
-    /// Makes a member's use so far owed. Never more than was reserved: the reserve covers the whole duration, so
+    /// Makes a member's use so far owed. Never more than was reserved: the reserve covers duration and grace, so
     /// only a deposit that left on chain while leases ran can make it short.
     pub(crate) fn owe(&mut self, id: LeaseId, rank: u16) {
         let Some(lease) = self.state.leases.get(&id) else {

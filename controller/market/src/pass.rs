@@ -10,12 +10,12 @@ use selion_api::{LeaseId, NodeId, Reason, TimeMs};
 
 use crate::booking::{self, Booking, Denied};
 use crate::effect::{Effect, Grant};
-use crate::gang::{self, NoPlace};
+use crate::gang::NoPlace;
 use crate::ledger::Pocket;
 use crate::licence;
 use crate::money;
 use crate::order::{Shares, Turn};
-use crate::place::{self, Placed, Room, World};
+use crate::place::Placed;
 use crate::preempt;
 use crate::quota;
 use crate::request::{cost, uncovered};
@@ -71,8 +71,6 @@ pub(crate) struct Round {
     seen: Option<Booking>,
     /// True once somebody was tried beside the booking for the sake of its quota.
     claimed: bool,
-    /// Whether anything waits for an agent to confirm a stop; looked up when first asked for.
-    stops_pending: Option<bool>,
     placements: usize,
 }
 
@@ -100,10 +98,10 @@ impl Step<'_> {
             kept: BTreeMap::new(),
             seen: None,
             claimed: false,
-            stops_pending: None,
             placements: 0,
         };
         if self.wake == Wake::All {
+            self.state.look_again = None;
             self.look_at_booking();
         }
         round.seen.clone_from(&self.state.booking);
@@ -321,11 +319,7 @@ impl Step<'_> {
         }
         let now = match booking::place_now(self.state, Some(id), request) {
             Ok(now) => now,
-            Err(Denied::Full(mut none)) => {
-                let pending = round.stops_pending.get_or_insert_with(|| stops_pending(self.state));
-                if *pending && gang::place(&mut World::new(self.state, request, Some(id), Room::Stopped)).is_ok() {
-                    none.reason = Reason::WaitsForStop;
-                }
+            Err(Denied::Full(none)) => {
                 if let Some(want) = want {
                     round.hopeless.insert(want, none.clone());
                 }
@@ -339,11 +333,14 @@ impl Step<'_> {
             }
             Err(other) => return Err(other),
         };
-        let total = cost(request, &now.placed);
-        money::covers(self.state, request, total, self.at).map_err(|short| {
+        let total = cost(&self.state.policy, request, &now.placed);
+        if let Err(short) = money::covers(self.state, request, total, self.at) {
             let nearest = uncovered(&now.placed, short);
-            Denied::Other(NoPlace { nearest, ..NoPlace::plain(Reason::PaymentRequired) })
-        })?;
+            if short.means == money::Means::FreeUse {
+                self.state.look_when_freed(request.renter, self.at);
+            }
+            return Err(Denied::Other(NoPlace { nearest, ..NoPlace::plain(short.means.reason()) }));
+        }
         let outranks = booking::may_book(self.state, id, lease);
         self.grant(id, &now.placed, total, round);
         self.settle_booking(id, now.moved, outranks);
@@ -409,7 +406,6 @@ impl Step<'_> {
         let stopped_by = self.at.plus(self.state.policy.ending_ms);
         let stops = licence::covers(self.state, &lease.request, stopped_by).is_ok() && self.preempt(id, at);
         if stops {
-            round.stops_pending = Some(true);
             self.book_at(id, None);
         } else if own.is_none() && may_book {
             self.book_at(id, places.map(|places| (at, places)));
@@ -424,7 +420,7 @@ impl Step<'_> {
             let (at, places) = match found {
                 None => booking::earliest(self.state, id, lease, None)?,
                 Some((at, places)) => {
-                    let total = cost(&lease.request, &places);
+                    let total = cost(&self.state.policy, &lease.request, &places);
                     money::covers(self.state, &lease.request, total, self.at).ok()?;
                     (at, places)
                 }
@@ -486,6 +482,7 @@ impl Step<'_> {
         lease.attempt = lease.attempt.saturating_add(1);
         lease.reserved = total;
         lease.active_since = None;
+        lease.granted = self.at;
         let attempt = lease.attempt;
         lease.members = placed.iter().map(|placed| member(attempt, placed)).collect();
         let until = self.at.plus(self.state.policy.hold_ms);
@@ -563,9 +560,4 @@ fn is_for_booking(reason: Option<Reason>) -> bool {
 
 fn queued() -> NoPlace {
     NoPlace::plain(Reason::Queued)
-}
-
-fn stops_pending(state: &State) -> bool {
-    let mut held = state.nodes.values().flat_map(|node| &node.held);
-    held.any(|((lease, rank), held)| place::stopping(state, *lease, *rank, held))
 }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::cmp::Reverse;
 
-use selion_api::lease::{Beside, NearestMiss};
+use selion_api::lease::{BESIDE_RESOURCES, Beside, NearestMiss, Resource};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
 use selion_api::{Account, GpuId, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, Reason, Slot, TimeMs};
 
@@ -353,7 +353,8 @@ impl<'a> World<'a> {
     ) -> Result<(Admitted, Vec<Fit>), Miss> {
         let admitted = self.admit(node, spec, machine, gpu, want)?;
         let ways = geometry::fits(gpu, &machine.use_of(gpu), &want.slice);
-        let ways = ways.map_err(|short| miss(Stage::Room, Reason::PoolFull, short.need, short.have))?;
+        let ways =
+            ways.map_err(|short| miss_by(Stage::Room, Reason::PoolFull, short.resource, short.need, short.have))?;
         Ok((admitted, ways))
     }
 
@@ -367,53 +368,56 @@ impl<'a> World<'a> {
         want: &MemberWant,
     ) -> Result<Admitted, Miss> {
         let none = Reason::NoMatchingSlice;
-        geometry::offers(gpu, &want.slice).map_err(|short| miss(Stage::Geometry, none, short.need, short.have))?;
+        geometry::offers(gpu, &want.slice)
+            .map_err(|short| miss_by(Stage::Geometry, none, short.resource, short.need, short.have))?;
         if let Some(reason) = node.blocked {
-            return Err(miss(Stage::Node, reason, 0, 0));
+            return Err(miss(Stage::Node, reason));
         }
         if node.reclaimed.contains_key(&Some(gpu.gpu)) {
-            return Err(miss(Stage::Node, Reason::OwnerReclaimed, 0, 0));
+            return Err(miss(Stage::Node, Reason::OwnerReclaimed));
         }
-        let terms = self.state.pool.as_ref().ok_or_else(|| miss(Stage::Node, Reason::NodeNotSchedulable, 0, 0))?;
-        let class = gpu.class_of(&want.slice).ok_or_else(|| miss(Stage::Geometry, none, 1, 0))?;
+        let terms = self.state.pool.as_ref().ok_or_else(|| miss(Stage::Node, Reason::NodeNotSchedulable))?;
+        let class = gpu.class_of(&want.slice).ok_or_else(|| miss_by(Stage::Geometry, none, Resource::Slots, 1, 0))?;
         if !fleet::class_allowed(terms, gpu) {
-            return Err(miss(Stage::Class, Reason::ClassNotAllowed, 0, 0));
+            return Err(miss(Stage::Class, Reason::ClassNotAllowed));
         }
         if self.request.classes & class.bit() == 0 {
-            let (need, have) = (self.request.classes.into(), class.bit().into());
-            return Err(miss(Stage::Class, none, need, have));
+            return Err(miss(Stage::Class, none));
         }
         let all = spec.beside();
-        for (need, have) in want.beside().into_iter().zip(all).chain([(1, u64::from(spec.ports))]) {
+        let beside = BESIDE_RESOURCES.into_iter().zip(want.beside());
+        let ports = ((Resource::Ports, 1), u64::from(spec.ports));
+        for ((resource, need), have) in beside.clone().zip(all).chain([ports]) {
             if need > have {
-                return Err(miss(Stage::Machine, none, need, have));
+                return Err(miss_by(Stage::Machine, none, resource, need, have));
             }
         }
         let tags = &self.request.datasets;
         let away = node.lacks(tags, self.state.now);
         if self.request.near_data && away > 0 {
             let need = tags.len() as u64;
-            return Err(miss(Stage::Data, Reason::DataElsewhere, need, need.saturating_sub(away.into())));
+            let have = need.saturating_sub(away.into());
+            return Err(miss_by(Stage::Data, Reason::DataElsewhere, Resource::Datasets, need, have));
         }
         let ask = geometry::fits(gpu, &Use::Idle, &want.slice)
             .ok()
             .and_then(|ways| ways.first().map(|way| way.rate))
-            .ok_or_else(|| miss(Stage::Geometry, none, 1, 0))?;
+            .ok_or_else(|| miss_by(Stage::Geometry, none, Resource::Slots, 1, 0))?;
         if let Some(max) = self.request.max_rate.filter(|max| ask > *max) {
-            return Err(miss(Stage::Price, Reason::PriceAboveMax, ask.0, max.0));
+            return Err(miss_by(Stage::Price, Reason::PriceAboveMax, Resource::Rate, ask.0, max.0));
         }
-        let full = |need: u64, have: u64| miss(Stage::Room, Reason::PoolFull, need, have);
-        for ((need, all), taken) in want.beside().into_iter().zip(all).zip(machine.beside) {
+        let full = |resource, need: u64, have: u64| miss_by(Stage::Room, Reason::PoolFull, resource, need, have);
+        for (((resource, need), all), taken) in beside.zip(all).zip(machine.beside) {
             let have = all.saturating_sub(taken);
             if need > have {
-                return Err(full(need, have));
+                return Err(full(resource, need, have));
             }
         }
         if machine.barred {
-            return Err(full(1, 0));
+            return Err(full(Resource::Slots, 1, 0));
         }
-        let port = free_port(spec, &machine.ports).ok_or_else(|| full(1, 0))?;
-        let provider = node.provider.ok_or_else(|| miss(Stage::Node, Reason::UnknownNode, 0, 0))?;
+        let port = free_port(spec, &machine.ports).ok_or_else(|| full(Resource::Ports, 1, 0))?;
+        let provider = node.provider.ok_or_else(|| miss(Stage::Node, Reason::UnknownNode))?;
         Ok(Admitted { class, ask, provider, port })
     }
 }
@@ -432,15 +436,15 @@ fn free_port(spec: &NodeSpec, taken: &BTreeSet<u16>) -> Option<u16> {
     (0..spec.ports).map_while(|offset| spec.port_base.checked_add(offset)).find(|port| !taken.contains(port))
 }
 
-pub(crate) fn miss(stage: Stage, reason: Reason, need: u64, have: u64) -> Miss {
-    Miss {
-        stage,
-        nearest: NearestMiss {
-            node: NodeId::ZERO, // the scan fills in where it stood
-            gpu: None,
-            reason,
-            need,
-            have,
-        },
-    }
+/// A candidate that falls out where nothing is counted.
+pub(crate) fn miss(stage: Stage, reason: Reason) -> Miss {
+    // The scan fills in where it stood.
+    let nearest = NearestMiss { node: NodeId::ZERO, gpu: None, reason, resource: None, need: 0, have: 0 };
+    Miss { stage, nearest }
+}
+
+/// A candidate that falls short by so much.
+pub(crate) fn miss_by(stage: Stage, reason: Reason, resource: Resource, need: u64, have: u64) -> Miss {
+    let Miss { nearest, .. } = miss(stage, reason);
+    Miss { stage, nearest: NearestMiss { resource: Some(resource), need, have, ..nearest } }
 }

@@ -60,7 +60,7 @@ pub(crate) fn next_open(state: &State, class: Priority) -> Option<TimeMs> {
 
 /// What stopping a lease costs: its class first, then the work it loses at its price. The id makes it unique.
 fn loss(state: &State, id: LeaseId, lease: &Lease) -> (Priority, Amount, LeaseId) {
-    let work_of = |member| lease.billable_cap_ms(member, state.now);
+    let work_of = |member| lease.billable_cap_ms(member, state.now, &state.policy);
     let works = lease.members.iter().map(|member| member.rate.bill(work_of(member)));
     let work = works.fold(Amount::ZERO, Amount::saturating_add);
     (lease.request.priority, work, id)
@@ -125,7 +125,7 @@ pub(crate) fn victims(state: &State, id: LeaseId, lease: &Lease) -> Option<BTree
             }
         }
     }
-    let total = cost(&lease.request, &places);
+    let total = cost(&state.policy, &lease.request, &places);
     (!gone.is_empty() && money::covers(state, &lease.request, total, state.now).is_ok()).then_some(gone)
 }
 
@@ -138,7 +138,7 @@ fn beside(state: &State, places: &[Placed], gone: &BTreeSet<LeaseId>) -> BTreeSe
 
 impl Step<'_> {
     /// Stops leases of lower classes, or beyond quotas, for `id`, which would start at `at` by waiting, if it then starts
-    /// earlier. True if any was stopped.
+    /// earlier and its account has not used up what is free. True if any was stopped.
     pub(crate) fn preempt(&mut self, id: LeaseId, at: TimeMs) -> bool {
         let Some(lease) = self.state.leases.get(&id) else {
             return false;
@@ -150,6 +150,9 @@ impl Step<'_> {
         let Some(gone) = victims(self.state, id, lease) else {
             return false;
         };
+        if !self.count_stops(id, gone.iter()) {
+            return false;
+        }
         for one in gone {
             let Some((attempt, other)) =
                 self.state.leases.get(&one).map(|lease| (lease.attempt, lease.request.priority))

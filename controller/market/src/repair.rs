@@ -21,7 +21,7 @@ use crate::licence;
 use crate::money;
 use crate::pass::member;
 use crate::place::{Placed, Room, World};
-use crate::request::cost;
+use crate::request::cost_of;
 use crate::state::{Held, Lease, Progress, State};
 use crate::step::{Step, Wake};
 
@@ -86,7 +86,7 @@ impl State {
         let placed = self.beside_others(id, lease, &rest, &[])?;
         let again = |booked: &[_]| self.beside_others(id, lease, &rest, booked);
         let now = booking::beside_booking(self, Some(id), &rest, end, placed, again).ok()?;
-        let total = cost(&rest, &now.placed);
+        let total = cost_of(&self.policy, rest.duration_ms, &now.placed);
         money::covers_until(self, rest.renter, total, end).ok()?;
         Some((now, total))
     }

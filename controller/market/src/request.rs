@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use selion_api::lease::{LeaseState, NearestMiss, Refusal};
-use selion_api::{Account, Amount, LeaseId, LeaseRequest, Reason};
+use selion_api::lease::{LeaseState, NearestMiss, Refusal, Resource};
+use selion_api::{Account, Amount, LeaseId, LeaseRequest, Reason, TimeMs};
 
 use crate::booking::{self, Denied};
 use crate::effect::{Answer, Effect};
 use crate::gang;
-use crate::input::RequestLease;
+use crate::input::{Policy, RequestLease};
 use crate::lease::is_running;
 use crate::licence::{self, Seatless};
 use crate::money;
@@ -17,47 +17,37 @@ use crate::state::{FirstAnswer, Lease};
 use crate::step::{Step, Wake};
 use crate::tally::Bundle;
 
-/// A repeat of a request is answered with the first answer for this long: a day in milliseconds.
+/// A repeat of a request that made a lease is answered with that lease for this long: a day in milliseconds. One that was
+/// refused is judged again.
 pub const REPEAT_MS: u64 = 24 * selion_api::unit::MS_PER_HOUR;
 
 impl Step<'_> {
-    /// A renter asks for a lease. The same request again gets the first answer again.
+    /// A renter asks for a lease. The same request again gets the same lease again.
     pub(crate) fn request(&mut self, asked: &RequestLease) -> Answer {
         let request = &asked.request;
-        let body = request.body();
-        let first = self.state.answers.get(&request.idem);
-        if let Some(first) = first.filter(|first| first.until > self.at) {
-            let lease = first.answer.as_ref().ok().copied();
-            return match first.answer.clone() {
-                _ if first.body != body => {
-                    self.refuse(Refusal { lease, ..Refusal::plain(Reason::IdempotencyMismatch) })
-                }
-                Ok(id) => Answer::Repeated(id),
-                Err(refusal) => self.refuse(refusal),
-            };
+        match self.state.first_answer(request, self.at) {
+            Some(Ok(id)) => return Answer::Repeated(id),
+            Some(Err(refusal)) => return self.refuse(refusal),
+            None => {}
         }
-        let answer = self.consider(request).map(|size| self.create(asked, size));
+        let id = match self.consider(request) {
+            Ok(size) => self.create(asked, size),
+            Err(refusal) => return self.refuse(refusal),
+        };
         let until = self.at.plus(REPEAT_MS);
-        let kept = FirstAnswer { body, answer: answer.clone(), until };
-        if let Some(old) = self.state.answers.insert(request.idem, kept) {
+        if let Some(old) =
+            self.state.answers.insert(request.idem, FirstAnswer { body: request.body(), lease: id, until })
+        {
             self.state.repeats.remove(&(old.until, request.idem));
         }
         self.state.repeats.insert((until, request.idem));
-        match answer {
-            Ok(id) => Answer::Created(id),
-            Err(refusal) => self.refuse(refusal),
-        }
+        Answer::Created(id)
     }
 
     /// Whether the request can be met by this fleet at all, with the renter's licence and money, and, if it may not wait,
     /// fits now. Tells what it takes.
     fn consider(&mut self, request: &LeaseRequest) -> Result<Bundle, Refusal> {
-        if request.check().is_err() {
-            return Err(Refusal::plain(Reason::BadRequest));
-        }
-        if self.state.chain_broken {
-            return Err(Refusal::plain(Reason::ChainBroken));
-        }
+        self.state.may_ask(request).map_err(Refusal::plain)?;
         self.state.find(request, Room::Empty);
         let mut world = World::new(self.state, request, None, Room::Empty);
         let no_place = |none: gang::NoPlace| Refusal { reason: none.reason, nearest: none.nearest, lease: None };
@@ -65,7 +55,7 @@ impl Step<'_> {
         let size = self.state.size_of(request, &places);
         let cheapest = cheapest(&world, places);
         let unseated = |short: Seatless| {
-            let nearest = miss_at(&cheapest, short.reason, short.need, short.have);
+            let nearest = miss_at(&cheapest, short.reason, Resource::Seats, short.need, short.have);
             Refusal { reason: short.reason, nearest, lease: None }
         };
         licence::covers(self.state, request, self.at).map_err(unseated)?;
@@ -83,9 +73,9 @@ impl Step<'_> {
     }
 
     fn pays(&self, request: &LeaseRequest, places: &[Placed]) -> Result<(), Refusal> {
-        let total = cost(request, places);
+        let total = cost(&self.state.policy, request, places);
         money::covers(self.state, request, total, self.at).map_err(|short| Refusal {
-            reason: Reason::PaymentRequired,
+            reason: short.means.reason(),
             nearest: uncovered(places, short),
             lease: None,
         })
@@ -112,13 +102,16 @@ impl Step<'_> {
             attempt: 0,
             members: Vec::new(),
             reserved: Amount::ZERO,
+            granted: TimeMs(0),
+            unpaid: Amount::ZERO,
             active_since: None,
             fixed: Amount::ZERO,
             requeue: false,
             past: Vec::new(),
         };
         self.state.leases.insert(id, lease);
-        self.state.waiting.insert(id);
+        self.state.load_of(asked.request.renter, |load| load.leases = load.leases.saturating_add(1));
+        self.state.line_up(id);
         self.state.deadlines.insert((until, id));
         self.touched.leases.insert(id);
         self.emit(Effect::Moved { lease: id, state: LeaseState::Waiting, reason: Some(Reason::Queued), attempt: 0 });
@@ -157,19 +150,26 @@ impl Step<'_> {
     }
 }
 
-/// What the whole duration costs at these asks.
-pub(crate) fn cost(request: &LeaseRequest, places: &[Placed]) -> Amount {
-    places.iter().fold(Amount::ZERO, |sum, placed| sum.saturating_add(placed.rate.bill(request.duration_ms)))
+/// What a grant of these places keeps: for the whole duration, but no less than the policy's least time.
+pub(crate) fn cost(policy: &Policy, request: &LeaseRequest, places: &[Placed]) -> Amount {
+    cost_of(policy, request.duration_ms.max(policy.least_ms), places)
 }
 
-/// The nearest miss of a request that cannot be paid: at its first place, need and have in token base units.
+/// What is kept for places that last so long.
+pub(crate) fn cost_of(policy: &Policy, lasts_ms: u64, places: &[Placed]) -> Amount {
+    let kept = |placed: &Placed| money::reserve(policy, placed.rate, lasts_ms);
+    places.iter().map(kept).fold(Amount::ZERO, Amount::saturating_add)
+}
+
+/// The nearest miss of a request that cannot be paid, at its first place.
 pub(crate) fn uncovered(places: &[Placed], short: money::Uncovered) -> Option<NearestMiss> {
-    miss_at(places, Reason::PaymentRequired, short.need, short.have)
+    miss_at(places, short.means.reason(), short.means.resource(), short.need, short.have)
 }
 
 /// What falls short though there are places, told of the first of them.
-fn miss_at(places: &[Placed], reason: Reason, need: u64, have: u64) -> Option<NearestMiss> {
-    places.first().map(|placed| NearestMiss { node: placed.node, gpu: placed.gpu(), reason, need, have })
+fn miss_at(places: &[Placed], reason: Reason, resource: Resource, need: u64, have: u64) -> Option<NearestMiss> {
+    let resource = Some(resource);
+    places.first().map(|placed| NearestMiss { node: placed.node, gpu: placed.gpu(), reason, resource, need, have })
 }
 
 /// The cheapest place of each member by itself: no gang costs less.

@@ -3,12 +3,13 @@
 
 use alloc::vec::Vec;
 
+use selion_api::lease::Resource;
 use selion_api::slice::{GpuSpec, NodeSpec};
 use selion_api::{MemberWant, Rate, Reason};
 
 use crate::geometry::Use;
 use crate::look::Pick;
-use crate::place::{Admitted, Machine, Miss, Stage, World, miss};
+use crate::place::{Admitted, Machine, Miss, Stage, World, miss_by};
 use crate::state::Node;
 
 /// GPUs of one kind, each with its rank in the node's spec.
@@ -52,7 +53,7 @@ impl World<'_> {
                 }
             }
         }
-        let too_few = |stage, reason, have: usize| miss(stage, reason, need as u64, have as u64);
+        let too_few = |stage, reason, have: usize| miss_by(stage, reason, Resource::Gpus, need as u64, have as u64);
         // Where the machine itself would do, no price and no room make up for GPUs that are not there.
         let would_do = !able.is_empty() || nearest.as_ref().is_some_and(|miss| miss.stage > Stage::Machine);
         if all < need && would_do {
@@ -79,7 +80,7 @@ impl World<'_> {
     fn costs(&self, asks: impl Iterator<Item = Rate>, stage: Stage) -> Result<Rate, Miss> {
         let sum = asks.fold(Rate::ZERO, Rate::saturating_add);
         match self.request.max_rate.filter(|max| sum > *max) {
-            Some(max) => Err(miss(stage, Reason::PriceAboveMax, sum.0, max.0)),
+            Some(max) => Err(miss_by(stage, Reason::PriceAboveMax, Resource::Rate, sum.0, max.0)),
             None => Ok(sum),
         }
     }

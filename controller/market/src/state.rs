@@ -7,12 +7,13 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::agent::{Fence, Phase};
 use selion_api::chain::ComponentKind;
-use selion_api::lease::{Beside, LeaseRequest, LeaseState, NearestMiss, Priority, Refusal};
+use selion_api::lease::{Beside, LeaseRequest, LeaseState, NearestMiss, Priority};
 use selion_api::slice::{IsolationClass, NodeSpec};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, Licence, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::booking::{self, Booking};
 use crate::finder::Finder;
+use crate::free_use::FreeUse;
 use crate::input::Policy;
 use crate::learned::Learned;
 use crate::ledger::Ledger;
@@ -62,7 +63,13 @@ pub struct State {
     pub running: BTreeMap<Priority, BTreeSet<(TimeMs, LeaseId)>>,
     /// Room kept for the head of the line.
     pub booking: Option<Booking>,
-    /// What a repeat of a request is answered with, by the request's `idem`.
+    /// What accounts used without a bill.
+    pub free_use: BTreeMap<Account, FreeUse>,
+    /// When the line is looked at again for an account that used up what is free.
+    pub look_again: Option<TimeMs>,
+    /// How many leases each account has in State; nothing that the leases do not say.
+    pub loads: BTreeMap<Account, Load>,
+    /// What a repeat of a request that made a lease is answered with, by the request's `idem`.
     pub answers: BTreeMap<Hash32, FirstAnswer>,
     /// Money.
     pub ledger: Ledger,
@@ -205,13 +212,22 @@ pub struct Books {
     pub thawing: Amount,
 }
 
+/// How many leases of an account are in State.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Load {
+    /// That wait.
+    pub waiting: u32,
+    /// In all: those that live and those that ended within a day.
+    pub leases: u32,
+}
+
 /// The answer that every repeat gets.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct FirstAnswer {
     /// Fingerprint of the first body; another body under the same key is refused.
     pub body: Hash32,
-    /// The lease, or the refusal.
-    pub answer: Result<LeaseId, Refusal>,
+    /// The lease that it made.
+    pub lease: LeaseId,
     /// When the repeat protection ends.
     pub until: TimeMs,
 }
@@ -252,6 +268,10 @@ pub struct Lease {
     pub members: Vec<Member>,
     /// Deposit kept for the current run and not billed yet.
     pub reserved: Amount,
+    /// When the current run was granted.
+    pub granted: TimeMs,
+    /// What was free for it so far, its preparing and the stops of others, as far as it has not paid for as much.
+    pub unpaid: Amount,
     /// Since when the meter counts in the current run; `None` if it never became active.
     pub active_since: Option<TimeMs>,
     /// Final bills of members that were lost in the current run and repaired.
@@ -382,6 +402,6 @@ impl State {
     pub fn next_deadline(&self) -> Option<TimeMs> {
         let deadline = self.deadlines.first().map(|(at, _)| *at);
         let look = self.booking.as_ref().map(|booking| booking.look);
-        deadline.into_iter().chain(look).min()
+        deadline.into_iter().chain(look).chain(self.look_again).min()
     }
 }

@@ -78,9 +78,9 @@ pub fn step(state: &mut State, stamp: &Stamp, input: &Input) -> Outcome {
         answer
     } else {
         step.fire_deadlines();
+        step.forget();
         step.enter_input(input)
     };
-    step.forget();
     step.pass();
     step.state.more = step.more;
     Outcome { effects: step.effects, answer, touched: step.touched, more: step.more }
@@ -204,6 +204,10 @@ impl Step<'_> {
         if self.state.booking.as_ref().is_some_and(|booking| booking.look <= self.at) {
             self.wake_up(Wake::All);
         }
+        if self.state.look_again.is_some_and(|look| look <= self.at) {
+            self.state.look_again = None;
+            self.wake_up(Wake::All);
+        }
         self.more |= self.state.deadlines.first().is_some_and(|(due, _)| *due <= self.at);
     }
 
@@ -213,7 +217,9 @@ impl Step<'_> {
                 break;
             };
             self.state.forget.remove(&(due, id));
-            self.state.leases.remove(&id);
+            if let Some(lease) = self.state.leases.remove(&id) {
+                self.state.load_of(lease.request.renter, |load| load.leases = load.leases.saturating_sub(1));
+            }
         }
         for _ in 0..MAX_FORGOTTEN {
             let Some((due, idem)) = self.state.repeats.first().copied().filter(|(due, _)| *due <= self.at) else {

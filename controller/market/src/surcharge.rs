@@ -4,13 +4,13 @@
 
 use alloc::vec::Vec;
 
-use selion_api::lease::NearestMiss;
+use selion_api::lease::{NearestMiss, Resource};
 use selion_api::slice::{GpuSpec, NodeSpec};
 use selion_api::{Rate, Reason, Slot};
 
 use crate::dry_run::shadow_of;
 use crate::geometry::{self, Use};
-use crate::place::{Machine, Miss, Placed, Room, Stage, World, miss};
+use crate::place::{Machine, Miss, Placed, Room, Stage, World, miss_by};
 
 /// `floor(shadow price * permille / 1,000)`.
 fn surcharge(gpu: &GpuSpec, used: &Use<'_>, slot: &Slot, permille: u16) -> Rate {
@@ -46,7 +46,7 @@ impl World<'_> {
         places.retain(|place| self.request.max_rate.is_none_or(|max| place.rate <= max));
         match (least, self.request.max_rate) {
             (Some(least), Some(max)) if places.is_empty() => {
-                Err(miss(Stage::Price, Reason::PriceAboveMax, least.0, max.0))
+                Err(miss_by(Stage::Price, Reason::PriceAboveMax, Resource::Rate, least.0, max.0))
             }
             _ => Ok(places),
         }
@@ -70,7 +70,7 @@ impl World<'_> {
                 place.charge(&machine, spec, permille);
             }
             if let Some(max) = self.request.max_rate.filter(|max| place.rate > *max) {
-                let short = miss(Stage::Price, Reason::PriceAboveMax, place.rate.0, max.0);
+                let short = miss_by(Stage::Price, Reason::PriceAboveMax, Resource::Rate, place.rate.0, max.0);
                 let nearest = NearestMiss { node: place.node, gpu: place.gpu(), ..short.nearest };
                 self.placed.clear();
                 return Err(Miss { nearest, ..short });

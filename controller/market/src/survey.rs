@@ -130,7 +130,7 @@ impl Survey {
             placed
         });
         let placed = placed.ok_or(Not::Room)?;
-        money::covers(state, request, cost(request, &placed), state.now).map_err(|_| Not::Means)?;
+        money::covers(state, request, cost(&state.policy, request, &placed), state.now).map_err(|_| Not::Means)?;
         Ok(nodes_of(&placed))
     }
 }

@@ -9,6 +9,7 @@
 //! authentication callers are told apart by it, and without it all of them share one allowance.
 
 mod caller;
+mod explain;
 mod input;
 mod layers;
 mod limits;

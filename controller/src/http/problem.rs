@@ -9,6 +9,7 @@ use selion_api::rest::{self, FieldError};
 use selion_api::{LeaseId, Reason};
 use selion_dataplane::StoreError as ContentError;
 
+use super::explain::Explained;
 use super::login_fault::LoginFault;
 use super::refused::{not_relayed, refused};
 use super::secrets::TokenFault;
@@ -61,6 +62,8 @@ pub enum Problem {
     CutShort,
     /// The market said no.
     Refused(Refusal),
+    /// The market said no, and more is known of it.
+    Explained(Box<Explained>),
     /// The wanted state was not reached in time; where the lease stands.
     WaitTimeout(LeaseId, LeaseState),
     /// The wanted state can no longer be reached; how the lease ended.
@@ -252,6 +255,7 @@ impl Problem {
                 face(S::BAD_REQUEST, "body_cut_short", "The body broke off.", "send the request again", true)
             }
             Self::Refused(refusal) => refused(refusal.reason),
+            Self::Explained(told) => refused(told.refusal.reason),
             Self::Relay(refusal) => not_relayed(refusal),
             Self::WaitTimeout(..) => face(
                 S::REQUEST_TIMEOUT,
@@ -398,6 +402,7 @@ impl Problem {
             Self::TooLarge(limit) => format!("the body has more than {limit} bytes"),
             Self::CutShort => "the body ended before its announced length".to_owned(),
             Self::Refused(refusal) => refusal.reason.text().to_owned(),
+            Self::Explained(told) => told.detail(),
             Self::WaitTimeout(id, state) => format!("{id} is still `{}`", state.code()),
             Self::Unreachable(id, state, reason) => match reason {
                 Some(reason) => format!("{id} is `{}`, because `{reason}`", state.code()),
@@ -450,6 +455,11 @@ impl IntoResponse for Problem {
             tracing::error!(cause, "a request failed");
         }
         let Face { status, code, title, suggestion, retryable } = self.face();
+        let told = match &self {
+            Self::Refused(refusal) => Explained::plain(refusal.clone()),
+            Self::Explained(told) => (**told).clone(),
+            _ => Explained::plain(Refusal::plain(Reason::BadRequest)),
+        };
         let body = rest::Problem {
             kind: format!("{PAGES}{code}"),
             title: title.to_owned(),
@@ -459,10 +469,10 @@ impl IntoResponse for Problem {
             retryable,
             suggestion: suggestion.to_owned(),
             trace_id: None,
-            nearest: match &self {
-                Self::Refused(refusal) => refusal.nearest.clone(),
-                _ => None,
-            },
+            nearest: told.refusal.nearest,
+            blocking: told.blocking,
+            unmatched: told.unmatched,
+            means: told.means,
             errors: match self {
                 Self::Fields(ref errors) => errors.clone(),
                 _ => Vec::new(),

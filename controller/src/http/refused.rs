@@ -12,7 +12,18 @@ pub(super) fn refused(reason: Reason) -> Face {
     use StatusCode as S;
     let (status, suggestion, retryable) = match reason {
         R::PriceAboveMax => (S::CONFLICT, "raise max_rate to at least `nearest.need` of the nearest offer", false),
-        R::PaymentRequired => (S::CONFLICT, "deposit more in the vault, shorten duration_ms, or lower max_rate", true),
+        R::PaymentRequired => {
+            (S::CONFLICT, "deposit more, or grant the pool's key more or for longer; or shorten duration_ms", true)
+        }
+        R::TooManyLeases => {
+            (S::TOO_MANY_REQUESTS, "release leases that wait, or ask again when some of the last day are over", true)
+        }
+        R::PoolAtLimit => (S::TOO_MANY_REQUESTS, "ask again later, or ask the pool's operator for more room", true),
+        R::FreeUseSpent => (
+            S::TOO_MANY_REQUESTS,
+            "ask again in some hours; a higher deposit allows more, and what runs is billed and does not count",
+            true,
+        ),
         R::NoSeat => (S::CONFLICT, "set wait_ms to wait for a seat; GET /v1/licences shows those that are taken", true),
         R::NoLicence => (
             S::CONFLICT,

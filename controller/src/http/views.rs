@@ -47,9 +47,9 @@ pub(super) fn shares(state: &State) -> SharesView {
 }
 
 /// Every GPU of the pool, judged for every different member; for one of several GPUs every node, by model. `None` if
-/// State has forgotten the lease.
+/// the lease is over.
 pub(super) fn candidates(state: &State, id: LeaseId) -> Option<Vec<Candidate>> {
-    state.leases.get(&id)?;
+    state.leases.get(&id).filter(|lease| lease.state != LeaseState::Ended)?;
     let judged = state.candidates(id).into_iter();
     Some(
         judged
@@ -95,7 +95,7 @@ pub(super) fn quote(told: DryRun, datasets: usize) -> Result<Quote, Refusal> {
 }
 
 fn price(price: Price) -> QuotedPrice {
-    QuotedPrice { total: price.total, hourly: price.hourly, operator_fee: price.fee }
+    QuotedPrice { total: price.total, reserve: price.reserve, hourly: price.hourly, operator_fee: price.fee }
 }
 
 fn place(place: Place, datasets: usize) -> QuotedPlace {

@@ -1,6 +1,7 @@
 //! The one place where inputs become entries. A batch is committed in one transaction with its rows; only then is
 //! anything answered, sent or visible to a reader.
 
+mod copies;
 mod load;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{Store, StoreError, head, term};
 use writer::Writer;
 
+use copies::Copies;
+pub use copies::StateCopy;
 pub use load::{Loaded, refold};
 
 /// Private matter that is stored in the same transaction as the entry that names it.
@@ -104,6 +107,7 @@ pub struct Sequencer {
     /// Why the last commit failed; `None` while the store takes commits.
     trouble: watch::Receiver<Option<Arc<str>>>,
     batches: broadcast::Sender<Arc<Batch>>,
+    copies: Copies,
 }
 
 /// What readers see: never more than what is committed.
@@ -184,7 +188,7 @@ impl Sequencer {
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
         let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels }));
         let (troubled, trouble) = watch::channel(None);
-        let handle = Self { jobs, view: view.clone(), trouble, batches: batches.clone() };
+        let handle = Self { jobs, view: view.clone(), trouble, batches: batches.clone(), copies: Copies::new() };
         let first = loaded.state.next_seq == 0;
         let writer = Writer { parts, fence, loaded, view, batches, troubled, stop };
         let task = tokio::spawn(writer.run(inbox));
@@ -239,6 +243,19 @@ impl Sequencer {
     /// Reads the committed State.
     pub fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
         read(&self.view.read().unwrap_or_else(PoisonError::into_inner).state)
+    }
+
+    /// A copy of the committed State for long work, as soon as one may be had; `None` if that lasts too long.
+    pub async fn copy(&self) -> Option<StateCopy> {
+        let turn = self.copies.turn().await?;
+        Some(self.read(|state| self.copies.of(state, turn)))
+    }
+
+    /// As [`Sequencer::copy`], if one may be had now.
+    #[must_use]
+    pub fn copy_now(&self) -> Option<StateCopy> {
+        let turn = self.copies.turn_now()?;
+        Some(self.read(|state| self.copies.of(state, turn)))
     }
 
     /// Reads the upper levels of the tree over all that is committed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::{Hash32, TimeMs};
 use selion_log::Entry;
-use selion_market::{Answer, Input, Stamp, State, step};
+use selion_market::{Answer, Effect, Input, Stamp, State, step};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -156,6 +156,13 @@ impl Writer {
         let at_ms = state.now.max((self.parts.clock)());
         let stamp = Stamp { seq: state.next_seq, at_ms, fence: self.fence };
         let outcome = step(state, &stamp, &input);
+        for effect in outcome.effects.iter().filter(|effect| matches!(effect, Effect::Illegal { .. })) {
+            tracing::error!(
+                seq = stamp.seq,
+                ?effect,
+                "a lease was to go where it may not; it stays, and this is a fault of this release"
+            );
+        }
         let more = outcome.more;
         let entry = Entry {
             rules: state.rules,

@@ -3,7 +3,7 @@
 use selion_api::LeaseId;
 use selion_api::lease::{BillLine, LeaseState};
 use selion_api::unit::MS_PER_HOUR;
-use selion_market::{Pocket, Transfer, VoucherDue};
+use selion_market::{Pocket, Policy, Transfer, VoucherDue};
 
 use super::Entry;
 use crate::finding::{Rule, equal, holds, within};
@@ -24,8 +24,9 @@ impl Entry<'_> {
             return self.tell(Some(line.lease), holds(Rule::Bill, false));
         };
         let begun = lease.active_since.zip(part.since);
-        // From its own start to the end of the lease at most.
-        let asked_ms = begun.map_or(0, |(active, since)| active.plus(lease.request.duration_ms).since(since));
+        // From its own start to the end of the lease at most, and what it may take to be stopped then.
+        let last_ms = lease.request.duration_ms.saturating_add(self.book.policy.grace_ms);
+        let asked_ms = begun.map_or(0, |(active, since)| active.plus(last_ms).since(since));
         let logged_ms = part.since.map_or(0, |since| now.since(since));
         let same = (line.renter, line.provider) == (lease.request.renter, part.provider);
         let once = begun.is_some() && !part.billed;
@@ -61,6 +62,7 @@ impl Entry<'_> {
         let purse = self.book.money.purse(renter);
         purse.runs = purse.runs.saturating_sub(kept);
         self.tell(Some(id), equal(Rule::Bill, due as u64, lines as u64));
+        self.paid_for(id);
     }
 
     pub(super) fn moneyed(&mut self, transfer: &Transfer) {
@@ -95,6 +97,13 @@ impl Entry<'_> {
         self.tell(None, equal(Rule::Voucher, u64::try_from(raised).unwrap_or(u64::MAX), due.cumulative.0));
         self.tell(None, within(Rule::Voucher, due.used_through.0, now.0));
     }
+}
+
+/// What a grant keeps for a member that lasts so long: the price of that and of the time to stop it, rounded up, at least
+/// one unit, at most the largest amount.
+pub(super) fn reserve_of(policy: &Policy, rate: u64, lasts_ms: u64) -> u128 {
+    let ms = u128::from(lasts_ms.saturating_add(policy.grace_ms));
+    (u128::from(rate) * ms).div_ceil(MS_PER_HOUR.into()).clamp(1, u64::MAX.into())
 }
 
 /// `floor(rate * ms / 3_600_000)`, at most the largest amount.

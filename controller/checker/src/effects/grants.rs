@@ -7,7 +7,7 @@ use selion_api::lease::Beside;
 use selion_api::{LeaseId, Rate};
 use selion_market::Grant;
 
-use super::bills::cost_of;
+use super::bills::reserve_of;
 use super::{Entry, Gang};
 use crate::bundle::bundle;
 use crate::fair::Shares;
@@ -212,9 +212,10 @@ impl Entry<'_> {
         let Some(lease) = book.leases.get_mut(&gang.lease) else {
             return;
         };
-        let lasts_ms = if gang.lost.is_some() { lease.rest_ms(book.now) } else { lease.request.duration_ms };
+        let whole_ms = lease.request.duration_ms.max(book.policy.least_ms);
+        let lasts_ms = if gang.lost.is_some() { lease.rest_ms(book.now) } else { whole_ms };
         let parts = gang.ranks.iter().filter_map(|rank| lease.parts.get(usize::from(*rank)));
-        let costs = parts.map(|part| cost_of(part.rate.0, lasts_ms));
+        let costs = parts.map(|part| reserve_of(&book.policy, part.rate.0, lasts_ms));
         // Amounts end at the largest one.
         let cost = costs.fold(0_u128, u128::saturating_add).min(u64::MAX.into());
         let (renter, repair) = (lease.request.renter, gang.lost.is_some());
@@ -233,7 +234,9 @@ impl Entry<'_> {
         let pays = book.money.pays(renter, cost, end);
         let sit = book.leases.get(&gang.lease).map_or(Ok(()), |lease| book.all_sit(&lease.request));
         let payer_of = |id: &LeaseId| book.leases.get(id).map(|lease| lease.request.renter);
-        let could_pay = |id: &LeaseId| payer_of(id).is_some_and(|renter| book.money.pays(renter, cost, end).is_ok());
+        let may = |renter| book.money.pays(renter, cost, end).is_ok() && book.is_within_free_use(renter).is_ok();
+        let could_pay = |id: &LeaseId| payer_of(id).is_some_and(may);
+        let free_use = if repair { Ok(()) } else { book.is_within_free_use(renter) };
         let passed: Vec<_> = gang.passed.into_iter().filter(|(id, ..)| could_pay(id)).collect();
         book.money.purse(renter).runs += cost;
         self.reserves.entry(renter).or_default().0 += cost;
@@ -246,6 +249,7 @@ impl Entry<'_> {
         self.tell(Some(gang.lease), near);
         self.tell(Some(gang.lease), spread);
         self.tell(Some(gang.lease), pays);
+        self.tell(Some(gang.lease), free_use);
         self.tell(Some(gang.lease), sit);
         let shown = |key: u128| u64::try_from(key).unwrap_or(u64::MAX);
         for (id, need, have) in passed {

@@ -8,7 +8,7 @@ use selion_api::agent::MemberEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Within};
 use selion_market::Input;
 
-use super::bills::cost_of;
+use super::bills::{cost_of, reserve_of};
 use super::{Entry, Gang};
 use crate::check::run_of;
 use crate::finding::{Rule, equal, holds, within};
@@ -111,7 +111,8 @@ impl Entry<'_> {
             let rate = ask.0.saturating_add(book.fleet.surcharge(place, book.policy.shadow_permille));
             let dear = want.gpus > 1 || request.max_rate.is_some_and(|max| rate > max.0); // or one GPU is not enough
             let rest_ms = lease.rest_ms(book.now);
-            let (cost, end) = (cost_of(rate, rest_ms), book.now.plus(rest_ms).plus(book.policy.ending_ms));
+            let cost = reserve_of(&book.policy, rate, rest_ms);
+            let end = book.now.plus(rest_ms).plus(book.policy.ending_ms);
             let mut nodes = lease.nodes();
             nodes.insert(place.node);
             let fits = nodes.len() >= usize::from(request.min_nodes)

@@ -23,6 +23,7 @@ impl Entry<'_> {
             gives_way = self.book.may_give_way(id, by, &before.collect());
             self.tell(Some(id), holds(Rule::Quota, gives_way));
         }
+        self.used_a_stop(id, by);
         let Some(lease) = self.book.leases.get_mut(&id) else {
             return self.tell(Some(id), holds(Rule::Lease, false));
         };

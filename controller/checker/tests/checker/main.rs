@@ -9,6 +9,7 @@
 )]
 
 mod data;
+mod free;
 mod gangs;
 mod grants;
 mod groups;

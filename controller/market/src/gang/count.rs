@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
-use selion_api::lease::NearestMiss;
+use selion_api::lease::{NearestMiss, Resource};
 use selion_api::{NodeId, Reason, Slot};
 
 use super::Alone;
@@ -17,9 +17,9 @@ pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestM
     if world.any_slice || world.is_capped() {
         return None; // what fits beside each other are then not equal slices
     }
-    let short = |best: &Placed, need: usize, have: usize| {
-        let (need, have) = (need as u64, have as u64);
-        NearestMiss { node: best.node, gpu: best.gpu(), reason: Reason::GangIncomplete, need, have }
+    let short = |best: &Placed, resource, need: usize, have: usize| {
+        let (need, have, reason) = (need as u64, have as u64, Reason::GangIncomplete);
+        NearestMiss { node: best.node, gpu: best.gpu(), reason, resource: Some(resource), need, have }
     };
     let (scoring, desk) = (world.scoring.clone(), RefCell::new(None));
     let mut bare = World { lease: None, among: None, placed: Vec::new(), scoring, desk, ..*world };
@@ -33,7 +33,7 @@ pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestM
             }
         }
         if have < alone.members {
-            return Some(short(best, alone.members, have));
+            return Some(short(best, Resource::Members, alone.members, have));
         }
     }
     let need = usize::from(world.request.min_nodes);
@@ -43,7 +43,7 @@ pub(super) fn too_few(world: &World<'_>, wants: &[Alone<'_>]) -> Option<NearestM
     let any_fits = |id: &NodeId| wants.iter().any(|alone| on_node(&mut bare, *id, alone, 1) > 0);
     let have = world.nodes().map(|(id, _)| *id).filter(any_fits).take(need).count();
     let best = wants.iter().find_map(|alone| alone.best.as_ref()).filter(|_| have < need)?;
-    Some(NearestMiss { gpu: None, ..short(best, need, have) })
+    Some(NearestMiss { gpu: None, ..short(best, Resource::Nodes, need, have) })
 }
 
 /// How many of these equal members fit on one node beside each other, up to `enough`. Exact: each takes the same of the

@@ -7,7 +7,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use selion_api::lease::NearestMiss;
+use selion_api::lease::{NearestMiss, Resource};
 use selion_api::{LeaseRequest, NodeId, Reason};
 
 use super::{NoPlace, domain, place};
@@ -121,6 +121,7 @@ pub(super) fn or_too_far(world: &World<'_>, none: NoPlace) -> NoPlace {
         return none;
     };
     let need = world.request.max_latency_us.unwrap_or_default().into();
-    let nearest = NearestMiss { node, gpu: None, reason: Reason::TooFar, need, have };
+    let resource = Some(Resource::LatencyUs);
+    let nearest = NearestMiss { node, gpu: None, reason: Reason::TooFar, resource, need, have };
     NoPlace { reason: Reason::TooFar, nearest: Some(nearest), proved: none.proved }
 }

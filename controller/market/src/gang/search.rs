@@ -8,7 +8,7 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use selion_api::lease::NearestMiss;
+use selion_api::lease::{NearestMiss, Resource};
 use selion_api::{NodeId, Reason};
 
 use super::count::lowest_of;
@@ -165,6 +165,7 @@ impl<'w, 'a> Search<'w, 'a> {
             node: nodes.last().copied().unwrap_or_default(),
             gpu: None,
             reason: Reason::GangIncomplete,
+            resource: Some(Resource::Nodes),
             need: self.world.request.min_nodes.into(),
             have: nodes.len() as u64,
         }

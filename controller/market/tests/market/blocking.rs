@@ -8,7 +8,7 @@ use selion_api::slice::{GpuSpec, IsolationClass};
 use selion_api::{LeaseId, LeaseRequest, Rate, Reason, SliceWant};
 use selion_market::{Answer, DryRun};
 
-use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, renter, share, spec};
+use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, kept, mig, node_id, renter, share, spec};
 use crate::quote::quote;
 
 const ALL: u8 = 0b11_1111;
@@ -105,7 +105,7 @@ fn who_waits_for_money_or_has_started_is_blocked_by_nothing() {
     let mut poor = self::pool(vec![vec![a100(1, 0), a100(1, 1)]]);
     let held = poor.lease(ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]));
     poor.run_up(held);
-    poor.fund(renter(2), TOKEN);
+    poor.fund(renter(2), kept(TOKEN));
     let ids = [(); 2].map(|()| poor.lease(ask(renter(2), &[SliceWant::Whole])));
     poor.clear(held);
     assert_eq!(poor.reason_of(ids[1]), Some(Reason::PaymentRequired));

@@ -8,7 +8,7 @@ use selion_api::slice::NodeSpec;
 use selion_api::{LeaseId, LeaseRequest, NodeId, Rate, Reason, SliceWant};
 use selion_market::{Input, Policy};
 
-use crate::pool::{HOUR, Pool, TOKEN, a100, ask, mig, node_id, provider, renter, spec};
+use crate::pool::{HOUR, Pool, TOKEN, a100, ask, kept, mig, node_id, provider, renter, spec};
 
 /// A node with so many GPUs at this ask, in this region and rack.
 fn node(id: u8, gpus: u8, rate: u64, region: &str, rack: &str) -> NodeSpec {
@@ -154,7 +154,7 @@ fn an_elastic_gang_takes_what_there_is_and_pays_for_that() {
     let mut pool = pool(vec![node(1, 2, 10, "", ""), node(2, 1, 20, "", "")]);
     let id = pool.lease(LeaseRequest { duration_ms: HOUR, ..elastic(1, 8, 2) });
     assert_eq!(nodes_of(&pool, id), ids(&[1, 1, 2]));
-    assert_eq!(pool.get(id).reserved.0, 40);
+    assert_eq!(pool.get(id).reserved.0, kept(10) + kept(10) + kept(20));
     pool.run_up(id);
     pool.now += HOUR / 2;
     for rank in 0..3 {
@@ -204,9 +204,9 @@ fn members_that_are_not_needed_leave_the_others_where_they_would_be_alone() {
 #[test]
 fn members_that_cannot_be_paid_are_left_out_and_those_that_are_needed_decide() {
     let mut pool = pool(vec![node(1, 4, TOKEN, "", "")]);
-    pool.fund(renter(9), 2 * TOKEN);
+    pool.fund(renter(9), 2 * kept(TOKEN));
     let id = pool.lease(elastic(9, 4, 1));
-    assert_eq!((nodes_of(&pool, id).len(), pool.get(id).reserved.0), (2, 2 * TOKEN));
+    assert_eq!((nodes_of(&pool, id).len(), pool.get(id).reserved.0), (2, 2 * kept(TOKEN)));
     assert_eq!(pool.refusal(elastic(9, 4, 1)).reason, Reason::PaymentRequired);
     assert_eq!(pool.refusal(LeaseRequest { wait_ms: 0, ..elastic(1, 4, 3) }).reason, Reason::GangIncomplete);
     let now = pool.lease(LeaseRequest { wait_ms: 0, ..elastic(1, 4, 2) });

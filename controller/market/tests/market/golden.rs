@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
 use selion_api::chain::{Block, ChainEvent, ComponentKind};
 use selion_api::commit::canonical;
-use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Priority, Refusal};
+use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Priority, Refusal, Resource};
 use selion_api::slice::IsolationClass;
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, Licence, MemberWant, NodeId, Rate, Reason,
@@ -178,7 +178,14 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
 fn effects() -> Vec<(String, Vec<u8>)> {
     let refusal = Refusal {
         reason: Reason::PriceAboveMax,
-        nearest: Some(NearestMiss { node: NODE, gpu: Some(GPU), reason: Reason::PriceAboveMax, need: 9, have: 8 }),
+        nearest: Some(NearestMiss {
+            node: NODE,
+            gpu: Some(GPU),
+            reason: Reason::PriceAboveMax,
+            resource: Some(Resource::Rate),
+            need: 9,
+            have: 8,
+        }),
         lease: Some(LEASE),
     };
     let moved = Effect::Moved { lease: LEASE, state: LeaseState::Ended, reason: Some(Reason::Released), attempt: 1 };
@@ -237,6 +244,7 @@ fn effects() -> Vec<(String, Vec<u8>)> {
         let transfer = Transfer { from: pocket, to: Pocket::Free(PROVIDER), amount: Amount(5) };
         named.push((format!("moneyed_{at}"), Effect::Moneyed(transfer)));
     }
+    named.push(("illegal".into(), Effect::Illegal { lease: LEASE, from: LeaseState::Ended, to: LeaseState::Held }));
     let both = named
         .iter()
         .flat_map(|(name, effect)| [(name.clone(), canonical(effect)), (format!("{name}_leaf"), effect.leaf())]);

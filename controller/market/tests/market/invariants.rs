@@ -188,7 +188,8 @@ fn gpus_are_those_asked_for(node: &Node, want: &MemberWant, member: &Member) {
 fn bill_is_bounded(state: &State, lease: &Lease) {
     for member in &lease.members {
         let interval = lease.active_since.map_or(0, |since| state.now.since(since));
-        assert!(member.billable_ms <= interval && member.billable_ms <= lease.request.duration_ms);
+        let most_ms = lease.request.duration_ms.saturating_add(state.policy.grace_ms);
+        assert!(member.billable_ms <= interval && member.billable_ms <= most_ms);
         let own = member.since.map_or(u64::MAX, |since| state.now.since(since));
         assert!(member.billable_ms <= own, "nobody is billed for the time before it ran");
         assert!(member.since >= lease.active_since || member.since.is_none());

@@ -104,7 +104,7 @@ fn a_slot_whose_stop_is_not_confirmed_is_not_given_again() {
     pool.pass_ms(HOUR);
     assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(Reason::Released)));
     let next = pool.lease(ask(renter(1), &[SliceWant::Whole]));
-    assert_eq!(pool.reason_of(next), Some(Reason::WaitsForStop));
+    assert_eq!(pool.reason_of(next), Some(Reason::PoolFull));
     pool.report(id, 0, MemberEvent::Stopped { outputs: None }, 0);
     assert_eq!(pool.state_of(next), LeaseState::Held);
 }
@@ -201,13 +201,15 @@ fn equal_requests_with_one_key_make_one_lease_and_another_body_is_refused() {
 }
 
 #[test]
-fn a_repeat_of_a_refused_request_is_refused_alike() {
+fn a_request_that_was_refused_is_judged_again() {
     let mut pool = Pool::small();
     let mut request = ask(renter(2), &[SliceWant::Whole]); // without money
     request.idem = Hash32([6; 32]);
     let first = pool.refusal(request.clone());
+    assert_eq!(pool.refusal(request.clone()), first);
     pool.fund(renter(2), 100 * TOKEN);
-    assert_eq!(pool.refusal(request), first);
+    let id = pool.lease(request.clone());
+    assert_eq!(pool.request(request), Answer::Repeated(id));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod blocking;
 mod data;
 mod fair;
 mod filling;
+mod free;
 mod gangs;
 mod geometry;
 mod golden;

@@ -2,11 +2,11 @@
 
 use selion_api::agent::MemberEvent;
 use selion_api::chain::{ChainEvent, ComponentKind};
-use selion_api::lease::LeaseState;
+use selion_api::lease::{LeaseState, Resource};
 use selion_api::{Amount, Reason, SliceWant, TimeMs};
 use selion_market::{Effect, Pocket, VoucherDue};
 
-use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, ask, mig, provider, renter};
+use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, ask, kept, mig, provider, renter};
 
 fn holds(pool: &Pool, pocket: Pocket) -> u64 {
     pool.state.ledger.holds(pocket).0
@@ -24,7 +24,7 @@ fn vouchers(effects: &[Effect]) -> Vec<VoucherDue> {
 fn the_whole_duration_is_reserved_and_what_was_not_used_comes_back() {
     let mut pool = Pool::small();
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
-    assert_eq!(holds(&pool, Pocket::Reserved(renter(1))), TOKEN);
+    assert_eq!(holds(&pool, Pocket::Reserved(renter(1))), kept(TOKEN));
     pool.run_up(id);
     pool.now += HOUR / 4;
     pool.release(id);
@@ -87,20 +87,23 @@ fn without_money_or_a_key_a_request_is_refused_with_the_sum_it_needs() {
     let refusal = pool.refusal(ask(renter(2), &[SliceWant::Whole]));
     assert_eq!(refusal.reason, Reason::PaymentRequired);
     let nearest = refusal.nearest.unwrap();
-    assert_eq!((nearest.need, nearest.have), (TOKEN, 0));
+    assert_eq!((nearest.resource, nearest.need, nearest.have), (Some(Resource::Deposit), kept(TOKEN), 0));
     // Money alone is not enough: somebody must be able to sign.
     pool.block(vec![ChainEvent::Deposited { renter: renter(2), amount: Amount(10 * TOKEN) }]);
     let grant =
         |key, cap, until| ChainEvent::KeyGranted { renter: renter(2), key, cap: Amount(cap), until: TimeMs(until) };
     let late = pool.now + 100 * HOUR;
-    for (key, cap, until) in
-        [(selion_api::Address([8; 20]), TOKEN, late), (DELEGATE, TOKEN - 1, late), (DELEGATE, TOKEN, pool.now + HOUR)]
-    {
+    let cap = kept(TOKEN);
+    for (key, cap, until, short) in [
+        (selion_api::Address([8; 20]), cap, late, Resource::Grant),
+        (DELEGATE, cap - 1, late, Resource::Grant),
+        (DELEGATE, cap, pool.now + HOUR, Resource::GrantUntilMs),
+    ] {
         pool.block(vec![grant(key, cap, until)]);
         let refusal = pool.refusal(ask(renter(2), &[SliceWant::Whole]));
-        assert_eq!(refusal.reason, Reason::PaymentRequired);
+        assert_eq!((refusal.reason, refusal.nearest.unwrap().resource), (Reason::PaymentRequired, Some(short)));
     }
-    pool.block(vec![grant(DELEGATE, TOKEN, late)]);
+    pool.block(vec![grant(DELEGATE, cap, late)]);
     let id = pool.lease(ask(renter(2), &[SliceWant::Whole]));
     assert_eq!(pool.state_of(id), LeaseState::Held);
     // The cap is promised now, though money is left.
@@ -134,7 +137,7 @@ fn thawing_takes_only_what_no_lease_counts_on_and_the_rest_later() {
         amount: Amount(3 * TOKEN),
         ready: TimeMs(pool.now + 72 * HOUR),
     }]);
-    assert_eq!(holds(&pool, Pocket::Thawing(renter(1))), 2 * TOKEN);
+    assert_eq!(holds(&pool, Pocket::Thawing(renter(1))), 3 * TOKEN - kept(TOKEN));
     assert_eq!(pool.refusal(ask(renter(1), &[mig("1g.10gb")])).reason, Reason::PaymentRequired);
     pool.clear(id);
     assert_eq!(holds(&pool, Pocket::Thawing(renter(1))), 3 * TOKEN);
@@ -199,10 +202,10 @@ fn a_claim_settles_what_is_owed_and_is_taken_off_the_cap_once() {
 fn a_deposit_that_left_under_running_leases_makes_no_money_appear() {
     let mut pool = Pool::new();
     pool.node(crate::pool::spec(1, vec![crate::pool::a100(1, 0)]));
-    pool.fund(renter(1), TOKEN);
+    pool.fund(renter(1), kept(TOKEN));
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
     pool.run_up(id);
-    pool.block(vec![ChainEvent::Withdrawn { renter: renter(1), amount: Amount(TOKEN) }]);
+    pool.block(vec![ChainEvent::Withdrawn { renter: renter(1), amount: Amount(kept(TOKEN)) }]);
     pool.now += HOUR / 2;
     let end = pool.report(id, 0, MemberEvent::Exited { code: 0, outputs: None }, HOUR / 2);
     assert!(vouchers(&end.effects).is_empty(), "nothing is promised that is not there");

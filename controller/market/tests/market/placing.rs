@@ -261,7 +261,7 @@ fn who_waits_is_told_why_and_is_placed_when_room_comes_free() {
     assert_eq!(pool.get(second).nearest.as_ref().unwrap().gpu, Some(gpu_id(1, 0)));
     pool.run_up(first);
     pool.release(first);
-    assert_eq!(pool.reason_of(second), Some(Reason::WaitsForStop));
+    assert_eq!(pool.reason_of(second), Some(Reason::PoolFull));
     pool.report(first, 0, MemberEvent::Stopped { outputs: None }, 0);
     assert_eq!(pool.state_of(second), LeaseState::Held);
     assert_eq!(pool.get(third).position, 1);
@@ -279,9 +279,12 @@ fn candidates_say_for_every_gpu_what_it_offers_or_misses() {
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]));
     let list = pool.state.candidates(id);
     let verdicts: Vec<_> = list.iter().map(|one| (one.gpus.as_slice(), one.verdict.is_ok())).collect();
-    // Equal wants are judged once; two GPUs are taken by the lease itself.
+    // Equal wants are judged once; where it stands itself it fits.
     let of = |node, rank| [gpu_id(node, rank)];
-    assert_eq!(verdicts, [(&of(1, 0)[..], false), (&of(2, 0)[..], false), (&of(2, 1)[..], true)]);
+    assert_eq!(verdicts, [(&of(1, 0)[..], true), (&of(2, 0)[..], true), (&of(2, 1)[..], true)]);
+    let other = pool.lease(ask(renter(1), &vec![SliceWant::Whole; 3]));
+    let list = pool.state.candidates(other);
+    assert_eq!(list.iter().filter(|one| one.verdict.is_ok()).count(), 1, "what others hold is taken");
 }
 
 #[test]

@@ -22,6 +22,11 @@ pub const HOUR: u64 = 3_600_000;
 /// One token.
 pub const TOKEN: u64 = 1_000_000;
 
+/// What a grant keeps for an hour of a member at this rate.
+pub fn kept(rate: u64) -> u64 {
+    Rate(rate).reserve(HOUR + Policy::default().grace_ms).0
+}
+
 pub fn renter(number: u8) -> Account {
     Account([number; 20])
 }

@@ -9,7 +9,7 @@ use selion_api::{LeaseId, LeaseRequest, Reason, SliceWant, TimeMs};
 use selion_market::{Answer, Effect, Policy, State};
 
 use crate::honest::Honest;
-use crate::pool::{HOUR, Pool, TOKEN, a100, ask, mig, node_id, renter, share, spec};
+use crate::pool::{HOUR, Pool, TOKEN, a100, ask, kept, mig, node_id, renter, share, spec};
 
 const STOPPED: MemberEvent = MemberEvent::Stopped { outputs: None };
 
@@ -128,7 +128,7 @@ fn nobody_is_stopped_where_room_comes_as_soon_by_itself_or_where_it_does_not_hel
     run_long(&mut pool);
     pool.release(leaves);
     let high = pool.lease(firm(2, 1));
-    assert_eq!((pool.state_of(low), pool.reason_of(high)), (LeaseState::Active, Some(Reason::WaitsForStop)));
+    assert_eq!((pool.state_of(low), pool.reason_of(high)), (LeaseState::Active, Some(Reason::PoolFull)));
     pool.all(leaves, &STOPPED);
     pool.run_up(high);
     pool.lease(firm(2, 2));
@@ -159,7 +159,7 @@ fn who_cannot_pay_stops_nobody() {
     let mut pool = node_of(1);
     let low = running(&mut pool, interruptible(1, 1));
     run_long(&mut pool);
-    pool.fund(renter(9), TOKEN);
+    pool.fund(renter(9), kept(TOKEN));
     let mut dear = firm(9, 1);
     dear.duration_ms = HOUR;
     let first = pool.lease(dear.clone());
@@ -168,7 +168,7 @@ fn who_cannot_pay_stops_nobody() {
     assert_eq!(pool.state_of(first), LeaseState::Held);
     let mut pool = node_of(1);
     let low = running(&mut pool, interruptible(1, 1));
-    pool.fund(renter(9), TOKEN);
+    pool.fund(renter(9), kept(TOKEN));
     let waits = pool.lease(dear);
     pool.block(vec![selion_api::chain::ChainEvent::Thawed {
         renter: renter(9),

@@ -538,6 +538,8 @@ proptest! {
                 prepare_ms: 0,
                 start_ms: 0,
                 ending_ms: 0,
+                grace_ms: 0,
+                least_ms: 0,
                 voucher_ms: 0,
                 groups: vec![group("", 0, 0), group("//a//", 0, u16::MAX), group("a/b/c/d/e", 0, 1)],
                 accounts: vec![seat(1, "a/b/c/d/e/f", 0), seat(1, "nowhere", 0)],
@@ -546,6 +548,10 @@ proptest! {
                 bookings: false,
                 weighting: Weighting::Random,
                 shadow_permille: u16::MAX,
+                max_waiting: 1,
+                max_waiting_all: 1,
+                max_leases: 1,
+                max_leases_all: 1,
             }
         } else {
             Policy {
@@ -553,6 +559,8 @@ proptest! {
                 prepare_ms: big,
                 start_ms: u64::MAX,
                 ending_ms: big,
+                grace_ms: big,
+                least_ms: big,
                 voucher_ms: big,
                 groups: vec![group("x", u32::MAX, u16::MAX); 3],
                 accounts: vec![seat(1, "x", u32::MAX); 3],
@@ -561,6 +569,10 @@ proptest! {
                 bookings: true,
                 weighting: Weighting::Fgd,
                 shadow_permille: 1,
+                max_waiting: u32::MAX,
+                max_waiting_all: u32::MAX,
+                max_leases: u32::MAX,
+                max_leases_all: u32::MAX,
             }
         };
         pool.enter(Input::Opened { delegate: DELEGATE, policy });

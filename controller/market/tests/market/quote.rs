@@ -30,10 +30,11 @@ fn a_quote_is_what_the_lease_then_gets_and_changes_nothing() {
     let request = ask(renter(1), &[mig("3g.40gb"), mig("1g.10gb")]);
     let (price, places) = starts(&pool, &request);
     assert_eq!(pool.state, before);
-    assert_eq!(price, Price { total: Amount(400_000), hourly: Rate(400_000), fee: Amount(8_000) });
+    let reserve = Amount(300_417 + 100_139); // an hour and five seconds, of each, rounded up
+    assert_eq!(price, Price { total: Amount(400_000), reserve, hourly: Rate(400_000), fee: Amount(8_000) });
     let id = pool.lease(request);
     let lease = pool.get(id);
-    assert_eq!(lease.reserved, price.total);
+    assert_eq!(lease.reserved, price.reserve);
     assert_eq!(places.len(), 2);
     for (place, member) in places.iter().zip(&lease.members) {
         let told = (place.node, place.provider, &place.gpus, &place.slot, place.class, place.rate);

@@ -7,7 +7,7 @@ use selion_market::ledger::Pocket;
 use selion_market::state::Progress;
 use selion_market::{Answer, Effect, Input, Policy};
 
-use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, node_id, renter, spec};
+use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, kept, node_id, renter, spec};
 
 /// So many nodes with one GPU each.
 fn pool(nodes: u8) -> Pool {
@@ -409,7 +409,7 @@ fn a_repair_that_the_renter_cannot_pay_waits_for_money() {
     for node in 1..4 {
         pool.node(spec(node, vec![a100(node, 0)]));
     }
-    pool.fund(renter(1), 3 * TOKEN);
+    pool.fund(renter(1), 3 * kept(TOKEN));
     let id = pool.lease(gang(3, 2));
     pool.run_up(id);
     lose_rank(&mut pool, id, 1);

@@ -13,7 +13,7 @@ use selion_market::dry_run::Fragmentation;
 use selion_market::ledger::Pocket;
 use selion_market::{Answer, DryRun, Effect, Input, Policy};
 
-use crate::pool::{HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, provider, renter, share, spec};
+use crate::pool::{HOUR, Pool, TOKEN, a100, ask, gpu_id, kept, mig, node_id, provider, renter, share, spec};
 use crate::quote::quote;
 
 /// GPUs of a node with these asks, without MIG.
@@ -63,7 +63,7 @@ fn a_member_gets_the_gpus_of_the_lowest_asks_and_a_grant_for_each_of_them() {
     let grants: Vec<_> = pool.grants().into_iter().map(|grant| (grant.member, grant.gpu, grant.rate)).collect();
     let of = |rank, rate| (0, gpu_id(1, rank), Rate(rate));
     assert_eq!(grants, [of(1, 30), of(2, 40), of(3, 30)]);
-    assert_eq!(pool.state.ledger.holds(Pocket::Reserved(renter(1))), Amount(100));
+    assert_eq!(pool.state.ledger.holds(Pocket::Reserved(renter(1))), Amount(kept(100)));
     assert_eq!(pool.state.nodes[&node_id(1)].held.len(), 1, "one process");
 }
 

@@ -26,7 +26,7 @@ fn places(pool: &Pool, request: &LeaseRequest) -> (Amount, Vec<Place>) {
     request.idem.0 = [0xdd; 32];
     let stamp = Stamp { seq: pool.state.next_seq, at_ms: selion_api::TimeMs(pool.now), fence: pool.fence };
     match dry_run(&pool.state, &stamp, &RequestLease { request, signature: None }) {
-        DryRun::Starts { price, places } => (price.total, places),
+        DryRun::Starts { price, places } => (price.reserve, places),
         other => panic!("{other:?}"),
     }
 }
@@ -59,11 +59,12 @@ fn quote_grant_reserve_and_bill_are_of_one_rate_and_the_owner_gets_it_all() {
     let mut pool = pool(1, 1_000);
     pool.lease(ask(renter(2), &[mig("1g.10gb")]));
     let request = ask(renter(1), &[mig("2g.20gb")]);
-    let (total, quoted) = places(&pool, &request);
+    let (reserve, quoted) = places(&pool, &request);
     let id = pool.lease(request);
     assert_eq!(rates(&pool, id), [quoted[0].rate.0]);
-    assert_eq!(pool.get(id).reserved, total);
-    assert_eq!(total, quoted[0].rate.bill(pool.get(id).request.duration_ms));
+    assert_eq!(pool.get(id).reserved, reserve);
+    let Policy { grace_ms, .. } = Policy::default();
+    assert_eq!(reserve, quoted[0].rate.reserve(pool.get(id).request.duration_ms + grace_ms));
     pool.run_up(id);
     pool.lease(ask(renter(2), &[mig("1g.10gb")]));
     pool.enter(Input::Opened { delegate: DELEGATE, policy: Policy::default() });

@@ -179,7 +179,7 @@ fn a_stop_that_is_not_confirmed_ends_the_booking_at_its_time() {
     pool.pass_ms(2 * HOUR);
     // The agent is silent: nobody knows when the slot will be free, so nothing is kept for anybody.
     assert_eq!(pool.state.booking, None);
-    assert_eq!(pool.reason_of(second), Some(Reason::WaitsForStop));
+    assert_eq!(pool.reason_of(second), Some(Reason::PoolFull));
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub struct World {
 }
 
 impl World {
-    /// An open pool under `policy`, without nodes or money, at [`START`].
+    /// An open pool under `policy`, without nodes or money, at [`START`]. It may have any number of leases.
     #[must_use]
     pub fn open(policy: Policy) -> Self {
         Self::keeping(policy, Keep::default())
@@ -68,7 +68,7 @@ impl World {
         world.now = START;
         world.fence = Fence { epoch: 1, term: 1 };
         world.enter(Input::Rules { version: RULES, digest: Hash32::ZERO });
-        world.enter(Input::Opened { delegate: DELEGATE, policy });
+        world.enter(Input::Opened { delegate: DELEGATE, policy: policy.unlimited() });
         world.block(vec![fleet::pool_opened()]);
         world
     }

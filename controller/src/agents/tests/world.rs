@@ -182,6 +182,8 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         attempt: 1,
         members: vec![member],
         reserved: Amount(0),
+        granted: TimeMs(0),
+        unpaid: Amount(0),
         active_since: None,
         fixed: Amount(0),
         requeue: false,

@@ -5,13 +5,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
+use selion_api::lease::Refusal;
 use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote};
-use selion_api::{Account, Hash32, LeaseId, Reason};
-use selion_market::{Answer as Told, Input, Stamp};
+use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Reason};
+use selion_market::{Admission, Answer as Told, Input, RequestLease, Stamp};
 
 use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Renter;
+use crate::http::explain::{self, Explained};
 use crate::http::input::{IdempotencyKey, Json, Path, Query};
 use crate::http::page::Page;
 use crate::http::promise::promised;
@@ -31,7 +33,8 @@ pub(in crate::http) struct CreateQuery {
     dry_run: bool,
 }
 
-/// Asks for slices for the calling renter. The same `Idempotency-Key` and body give the same answer, always.
+/// Asks for slices for the calling renter. The same `Idempotency-Key` and body give the same lease, for a day. A request
+/// that was refused made none, and is judged again.
 ///
 /// With `dry_run=true` it tells what the request would get now, and nothing comes of it: no key is needed, and a
 /// signature is not looked at.
@@ -54,17 +57,44 @@ pub(in crate::http) async fn create(
     }
     let IdempotencyKey(key) = key?;
     let prepared = prepare(&app, renter.account, &key, &body).await?;
+    if let Some(known) = admit(&app, &prepared.input)? {
+        // A repeat enters nothing: what was promised is the request that made the lease.
+        let answer = created(&app, known, prepared.idem).await;
+        return Ok(promised(&app, renter.account, known.seq, answer).await);
+    }
+    let Input::Request(RequestLease { request, .. }) = prepared.input.clone() else {
+        return Err(Problem::Internal("a request was prepared as something else".to_owned()));
+    };
     let step = app.log.submit(prepared.input, Some(prepared.private)).await?;
-    // A repeat is an entry too, but what was promised is the request that made the lease.
+    // A repeat that met the first request on its way is an entry too; promised is the one that made the lease.
     let (seq, answer) = match step.answer() {
         Told::Created(id) | Told::Repeated(id) => (id.seq, created(&app, *id, prepared.idem).await),
         Told::Refused(refusal) => {
             app.metrics.refused(refusal.reason);
-            (step.seq, Err(Problem::Refused(refusal.clone())))
+            (step.seq, Err(explained(&app, request, refusal.clone()).await))
         }
         Told::Done => return Err(Problem::Internal("a request was answered with `done`".to_owned())),
     };
     Ok(promised(&app, renter.account, seq, answer).await)
+}
+
+/// Judges a request before it enters the log, by what is committed: the lease that it made before, if it is a repeat;
+/// nothing if it is to be entered. What is refused here stands in no log and is promised nothing, so a stranger without
+/// money, or an account at its limit, costs the log and the state nothing.
+fn admit(app: &App, input: &Input) -> Result<Option<LeaseId>, Problem> {
+    let Input::Request(asked) = input else {
+        return Ok(None);
+    };
+    let now = (app.clock)();
+    match app.log.read(|state| state.admit(&asked.request, state.now.max(now))) {
+        Admission::Enter => Ok(None),
+        Admission::Repeated(id) => Ok(Some(id)),
+        Admission::Refused(refusal) => {
+            app.metrics.refused(refusal.reason);
+            let means = app.log.read(|state| explain::means(state, &asked.request, &refusal));
+            Err(Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) })))
+        }
+    }
 }
 
 /// The lease as it was answered first.
@@ -82,13 +112,28 @@ async fn quote(app: &App, renter: Account, body: NewLease) -> Result<Quote, Prob
         return Err(Problem::Internal("a request was prepared as something else".to_owned()));
     };
     let now = (app.clock)();
-    let datasets = asked.request.datasets.len();
+    let (datasets, request) = (asked.request.datasets.len(), asked.request.clone());
     let told = on_a_copy(app, move |state| {
         let stamp = Stamp { seq: state.next_seq, at_ms: state.now.max(now), fence: state.fence };
         selion_market::dry_run(state, &stamp, &asked)
     });
     // Not counted among the refused: nothing was asked for.
-    views::quote(told.await?, datasets).map_err(Problem::Refused)
+    match views::quote(told.await?, datasets) {
+        Ok(quote) => Ok(quote),
+        Err(refusal) => Err(explained(app, request, refusal).await),
+    }
+}
+
+/// The problem of a refused request with all that can be found out of it, as far as a copy of the state is to be had at
+/// once.
+async fn explained(app: &App, request: LeaseRequest, refusal: Refusal) -> Problem {
+    let means = app.log.read(|state| explain::means(state, &request, &refusal));
+    let plain = Explained { means, ..Explained::plain(refusal.clone()) };
+    let Some(copy) = app.log.copy_now() else {
+        return Problem::Explained(Box::new(plain));
+    };
+    let found = tokio::task::spawn_blocking(move || explain::explain(&copy, &request, refusal)).await;
+    Problem::Explained(Box::new(found.unwrap_or(plain)))
 }
 
 #[derive(serde::Deserialize, utoipa::IntoParams)]
@@ -165,18 +210,18 @@ pub(in crate::http) async fn placement(
         (views::candidates(state, id), state.estimate(id), state.blocking(id), state.shortfall(id))
     });
     let (candidates, starts_ms, blocking, shortfall) = told.await?;
-    // State forgets a lease a day after its end; its row stays.
+    // Where a lease that is over could go is no question.
     let candidates = candidates.ok_or(Problem::refused(Reason::NotLive))?;
     Ok(Answer(PlacementView { lease: id, starts_ms, blocking, shortfall, candidates }))
 }
 
-/// Does long work on a copy of the committed state, so that it holds up nobody.
+/// Does long work on a copy of the committed state, so that it holds up nobody. Few copies are out at a time.
 async fn on_a_copy<R: Send + 'static>(
     app: &App,
     work: impl FnOnce(&selion_market::State) -> R + Send + 'static,
 ) -> Result<R, Problem> {
-    let state = app.log.read(selion_market::State::clone);
-    let done = tokio::task::spawn_blocking(move || work(&state));
+    let copy = app.log.copy().await.ok_or(Problem::Overloaded)?;
+    let done = tokio::task::spawn_blocking(move || work(&copy));
     done.await.map_err(|error| Problem::Internal(format!("work on a copy of the state broke off: {error}")))
 }
 

@@ -220,8 +220,9 @@ async fn a_dry_run_tells_place_and_price_needs_no_key_and_enters_nothing() {
     let reply = pool.post(&alice, path, &[], &want()).await;
     assert_eq!(reply.status.as_u16(), 200, "{}", reply.text());
     let quote = reply.json();
-    // A minute at a token an hour, rounded down; two percent of it are the operator's.
-    let price = json!({"total": "16666", "hourly": "1000000", "operator_fee": "333"});
+    // A minute at a token an hour, rounded down; two percent of it are the operator's; and five seconds to stop it, rounded
+    // up, are reserved.
+    let price = json!({"total": "16666", "reserve": "18056", "hourly": "1000000", "operator_fee": "333"});
     assert_eq!((&quote["would"], &quote["price"]), (&json!("start"), &price), "{quote}");
     let place = &quote["places"][0];
     assert_eq!(
@@ -271,4 +272,88 @@ async fn a_dry_run_is_refused_with_the_problem_of_the_request() {
     let reply = pool.post(&alice, "/v1/leases?dry_run=false", &[], &want()).await;
     assert_eq!(reply.fault(), (400, "bad_header".to_owned()));
     assert_eq!(pool.post(&alice, "/v1/leases?dryrun=true", &[], &want()).await.fault().0, 422);
+}
+
+#[tokio::test]
+async fn a_stranger_without_money_is_refused_with_what_is_short_and_nothing_of_it_enters_the_log() {
+    let (_dir, pool) = pool().await;
+    let stranger = pool.token(Caller::Renter(Account([9; 20])));
+    let bytes = |pool: &Pool| pool.app.log.read(|state| borsh::to_vec(state).unwrap().len());
+    let (entry, size) = (pool.app.log.position().entry, bytes(&pool));
+    for at in 0..50 {
+        let mut brief = want();
+        brief["duration_ms"] = json!(1 + at % 9);
+        brief["wait_ms"] = json!(604_800_000_u64);
+        let key = format!("k{at}");
+        let reply = pool.post(&stranger, "/v1/leases", &[("idempotency-key", &key)], &brief).await;
+        assert_eq!(reply.fault(), (409, "payment_required".to_owned()));
+        assert_eq!(reply.header(selion_api::rest::PROMISE_HEADER), "");
+        let means = json!({"short": "deposit", "deposit": "0", "grant": "0", "grant_until_ms": 0});
+        assert_eq!(reply.json()["means"], means);
+    }
+    assert_eq!((pool.app.log.position().entry, bytes(&pool)), (entry, size));
+    // A quote tells the price all the same.
+    let reply = pool.post(&stranger, "/v1/leases?dry_run=true", &[], &want()).await;
+    assert_eq!(reply.fault(), (409, "payment_required".to_owned()));
+    assert_eq!(reply.json()["nearest"]["need"], json!(18_056));
+}
+
+#[tokio::test]
+async fn an_account_at_its_limit_is_told_so_before_anything_enters_and_a_repeat_enters_nothing() {
+    let (_dir, pool) = pool().await;
+    let policy = Policy { max_waiting: 1, ..Policy::default() };
+    pool.enter(Input::Opened { delegate: Address([2; 20]), policy }).await;
+    let alice = pool.alice();
+    pool.lease(&alice, "a").await;
+    let waits = pool.lease(&alice, "b").await;
+    let entry = pool.app.log.position().entry;
+    let reply = pool.post(&alice, "/v1/leases", &[("idempotency-key", "c")], &want()).await;
+    assert_eq!(reply.fault(), (429, "too_many_leases".to_owned()));
+    assert_eq!(id(&pool.lease(&alice, "b").await), id(&waits));
+    assert_eq!(pool.app.log.position().entry, entry);
+    pool.lease(&pool.bob(), "a").await;
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_filter_that_matches_nothing_and_what_there_is() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    let refused = async |field: &str, value: Value| {
+        let mut body = want();
+        match field {
+            "regions" => body[field] = value,
+            _ => body["members"][0][field] = value,
+        }
+        let quoted = pool.post(&alice, "/v1/leases?dry_run=true", &[], &body).await;
+        assert_eq!(quoted.status.as_u16(), 409, "{}", quoted.text());
+        quoted.json()
+    };
+    let mars = refused("regions", json!(["mars"])).await;
+    assert_eq!(mars["unmatched"], json!([{"constraint": "regions", "asked": ["mars"], "there": ["eu"]}]));
+    assert_eq!(mars["blocking"], json!({"now": true, "constraints": ["regions"]}));
+    assert!(text(&mars, "detail").contains("no region mars; there are: eu"), "{mars}");
+    let model = refused("models", json!(["H100"])).await;
+    assert_eq!(model["unmatched"][0]["there"], json!(["H100 80GB"]));
+    let cpu = refused("cpu_milli", json!(64_000)).await;
+    assert_eq!(cpu["blocking"]["constraints"], json!(["cpu"]));
+    let near = &cpu["nearest"];
+    assert_eq!(
+        (&near["resource"], &near["need"], &near["have"]),
+        (&json!("cpu_milli"), &json!(64_000), &json!(16_000))
+    );
+    assert_eq!(cpu["unmatched"], Value::Null);
+}
+
+#[tokio::test]
+async fn where_a_running_lease_stands_it_fits_and_of_one_that_is_over_nothing_is_told() {
+    let (_dir, pool) = pool().await;
+    let alice = pool.alice();
+    let lease = id(&pool.lease(&alice, "a").await);
+    let path = format!("/v1/leases/{lease}/placement");
+    let view = pool.get(&alice, &path).await.json();
+    assert_eq!(view["candidates"][0]["reason"], Value::Null, "{view}");
+    let waits = id(&pool.lease(&alice, "b").await);
+    pool.post(&alice, &format!("/v1/leases/{waits}/release"), &[], &Value::Null).await;
+    let over = pool.get(&alice, &format!("/v1/leases/{waits}/placement")).await;
+    assert_eq!(over.fault(), (409, "not_live".to_owned()));
 }
