@@ -33,7 +33,7 @@ pub fn is_host(text: &str) -> bool {
 
 /// `host:port`, with an IPv6 address in brackets.
 #[must_use]
-pub fn host_port(host: &str, port: u16) -> alloc::string::String {
+pub fn host_port(host: &str, port: u16) -> String {
     if host.contains(':') { alloc::format!("[{host}]:{port}") } else { alloc::format!("{host}:{port}") }
 }
 

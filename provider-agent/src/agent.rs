@@ -326,7 +326,7 @@ impl Agent {
                     disk::EXIT_CODE
                 );
                 tracing::warn!(member = %key, bytes, "a member has filled the disk; it is ended");
-                self.shared.logs.push(key, LogSource::Agent, line);
+                self.shared.logs.note(key, line);
                 self.order(key, Order::Stop);
             }
             Ok(_) => {}

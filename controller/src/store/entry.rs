@@ -87,7 +87,7 @@ pub async fn sizes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<u
             .bind(limit)
             .fetch_all(db)
             .await?;
-    Ok(rows.iter().map(|row| uint(row.get("size"))).collect())
+    rows.iter().map(|row| count(row, "entry", "size")).collect()
 }
 
 /// Up to `limit` entries from `from` on, as published.

@@ -8,7 +8,7 @@ use selion_api::agent::{
     Fence, Hello, LINK_VERSION, MemberEvent, Report, SignedHello, SignedReport, ToAgent, ToController,
 };
 use selion_api::commit::{PoolId, canonical, signing_digest};
-use selion_api::{GpuId, LeaseId, NodeId, NodeSpec, Slot};
+use selion_api::{GpuId, Hash32, LeaseId, NodeId, NodeSpec, Slot};
 use selion_client::Client;
 use selion_contracts::Signer;
 use selion_tests::{Pool, until};
@@ -90,7 +90,8 @@ impl Mallory {
             }
         };
         let fence = Fence::default();
-        let hello = Hello { version: LINK_VERSION, nonce, spec: self.spec.clone(), fence, head: None, last_seq: 0 };
+        let challenge = Hash32::ZERO;
+        let hello = Hello { version: LINK_VERSION, nonce, challenge, spec: self.spec.clone(), fence, head: None, last_seq: 0 };
         let signature = self.key.sign_text(&signing_digest(pool, "hello", &hello).0)?;
         let said = ToController::Hello(Box::new(SignedHello { hello, signature }));
         socket.send(Message::Binary(canonical(&said).into())).await?;
