@@ -677,7 +677,7 @@ async fn nothing_that_a_lease_left_keeps_an_agent_from_starting() {
     // Deeper than any path may be long, and than the stack of whoever would remove it by recursion, as `TempDir` does.
     let state = tempfile::tempdir().unwrap().keep();
     let mut at = std::os::fd::OwnedFd::from(std::fs::File::open(&state).unwrap());
-    for name in ["leases", "lease-1-0.0.0", "output"].into_iter().chain(std::iter::repeat_n("a", 20_000)) {
+    for name in ["leases", "lease-1-0.0.0", "output"].into_iter().chain(std::iter::repeat_n("a", 5_000)) {
         nix::sys::stat::mkdirat(&at, name, nix::sys::stat::Mode::S_IRWXU).unwrap();
         at = nix::fcntl::openat(&at, name, nix::fcntl::OFlag::O_DIRECTORY, nix::sys::stat::Mode::empty()).unwrap();
     }

@@ -195,7 +195,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().join("top");
         fs::create_dir(&top).unwrap();
-        nest(&top, 20_000);
+        nest(&top, 5_000);
         // On a small stack, and with what every distribution lets a process have open at the least.
         let small = std::thread::Builder::new().stack_size(64 << 10).spawn({
             let top = top.clone();
