@@ -33,6 +33,8 @@ pub struct Work {
     pub env: Vec<(String, String)>,
     /// Datasets by CID, each with the folder name under the data directory at which it is mounted.
     pub datasets: Vec<(String, String)>,
+    /// Whether the command has the node's network; else it has a loopback of its own, if the node has a sandbox.
+    pub network: bool,
 }
 
 impl Work {
@@ -75,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_commitment_changes_with_every_part_and_with_the_salt() {
-        let work = Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new() };
+        let work = Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new(), network: false };
         let salt = Hash32([1; 32]);
         let other = Work { command: alloc::vec![String::from("false")], ..work.clone() };
         assert_ne!(work.commitment(&salt), other.commitment(&salt));

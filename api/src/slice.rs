@@ -136,12 +136,10 @@ pub struct GpuSpec {
 #[borsh(use_discriminant = true)]
 #[repr(u8)]
 pub enum Sandbox {
-    /// bubblewrap.
-    Bubblewrap = 0,
-    /// The agent's own user, mount and pid namespaces.
-    Namespaces = 1,
-    /// A bare child process. Schedulable only in a pool created with that allowed.
-    None = 2,
+    /// User, mount, pid, ipc, uts and net namespaces, and a view of the files by a list of what is allowed.
+    Namespaces = 0,
+    /// A child process beside the owner's own. Schedulable only in a pool created with that allowed.
+    None = 1,
 }
 
 /// A machine as its agent describes it; the offer on chain carries its [`hash`](NodeSpec::hash).

@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     // The agent's sandbox enters namespaces, which a process with threads cannot.
     if words.get(1).is_some_and(|word| word == selion_agent::SANDBOX_COMMAND) {
-        selion_agent::sandbox_main(words.into_iter().skip(2));
+        selion_agent::sandbox_main();
     }
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,

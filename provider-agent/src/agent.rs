@@ -1,12 +1,11 @@
 //! The agent: one loop that brings what the node holds to what it should hold.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use selion_api::agent::{Desired, MemberEvent, Peer};
-use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::Signer;
 use selion_dataplane::Store;
@@ -28,7 +27,7 @@ use crate::member_key::MemberKey;
 use crate::money::keep_vouchers;
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{OnEvent, ReportError, Reporter};
-use crate::runtime::{ProcessRuntime, Runtime, probe, sandbox_name};
+use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -53,19 +52,30 @@ impl Node {
             return Err(AgentError::NoGpus);
         }
         known_models(&config.prices, &facts)?;
-        let exe = helper(config)?;
-        let probed = probe(book.dir(), &exe).await;
-        for (sandbox, why) in &probed.refused {
-            tracing::info!(sandbox = sandbox_name(*sandbox), why, "sandbox does not work here");
-        }
-        if probed.sandbox == Sandbox::None && nix::unistd::geteuid().is_root() {
-            book.let_through()?;
-        }
-        let grace = Duration::from_millis(config.stop_grace_ms);
-        let runtime = ProcessRuntime::new(probed.sandbox, &exe, grace)?;
-        let spec = node_spec(config, node, provider(config, &book)?, &facts, probed.sandbox);
+        let walls = walls(config, &book)?;
+        let runtime = ProcessRuntime::new(walls.clone())?;
+        probe(book.dir(), walls).await.map_err(|why| AgentError::Sandbox {
+            sandbox: sandbox_name(config.sandbox),
+            why,
+            advice: advice(),
+        })?;
+        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), spec })
     }
+}
+
+/// What stands between commands and this machine.
+fn walls(config: &Config, book: &Book) -> Result<Walls, AgentError> {
+    // An owner who shows a folder of his home has said so.
+    let is_shown = |home: &PathBuf| config.show.iter().any(|shown| shown.starts_with(home));
+    let home = std::env::home_dir().filter(|home| home.is_absolute() && !is_shown(home));
+    Ok(Walls {
+        sandbox: config.sandbox,
+        helper: helper(config)?,
+        grace: Duration::from_millis(config.stop_grace_ms),
+        hidden: [book.dir().to_owned()].into_iter().chain(home).chain(config.hide.iter().cloned()).collect(),
+        shown: config.show.clone(),
+    })
 }
 
 /// The binary that answers to the hidden subcommand.
@@ -229,8 +239,7 @@ impl Agent {
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
         let leases = book.leases();
-        clear(&leases)?;
-        let home = std::env::home_dir().filter(|home| home.is_absolute());
+        let bin = clear(&leases, &book.dir().join(BIN))?;
         let shared = Shared {
             gpus: Arc::clone(&node.gpus),
             runtime: Arc::clone(&node.runtime),
@@ -240,7 +249,8 @@ impl Agent {
             gateway: config.controller.clone(),
             token,
             leases,
-            hidden: home.into_iter().chain([book.dir().to_owned()]).collect(),
+            bin,
+            no_network: config.no_network,
             meter: Duration::from_millis(config.meter_ms),
         };
         Ok(Self {
@@ -445,12 +455,18 @@ fn statement(error: ReportError) -> AgentError {
     }
 }
 
-/// Removes what members of an earlier life left behind.
-fn clear(leases: &std::path::Path) -> Result<(), AgentError> {
+/// Throws away what members of an earlier life left behind; the bin into which it went. What stays is nobody's: no
+/// member is run twice.
+fn clear(leases: &Path, bin: &Path) -> Result<Bin, AgentError> {
     let failed = |source| AgentError::System { what: format!("clear {}", leases.display()), source };
-    for entry in std::fs::read_dir(leases).map_err(failed)? {
-        let base = entry.map_err(failed)?.path();
-        crate::runtime::Rooms::remove_at(&base).map_err(failed)?;
+    let bin = Bin::open(bin).map_err(failed)?;
+    for entry in std::fs::read_dir(leases).map_err(failed)?.flatten() {
+        if let Err(error) = bin.take(&entry.path()) {
+            tracing::warn!(path = %entry.path().display(), %error, "a lease's folder cannot be moved; it stays");
+        }
     }
-    Ok(())
+    Ok(bin)
 }
+
+/// The folder of the state directory in which old rooms wait for their removal.
+const BIN: &str = "over";

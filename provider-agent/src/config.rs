@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use selion_api::slice::Sandbox;
 use selion_api::{Account, Address, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,15 @@ pub struct Config {
     pub meter_ms: u64,
     /// Milliseconds a stopped command may take before it is killed.
     pub stop_grace_ms: u64,
+    /// How commands are kept apart from the machine. It is never weaker than what is said here: if the sandbox does not
+    /// work, the agent does not start.
+    pub sandbox: Sandbox,
+    /// Folders that every command may read, at the same path, beside the system's programs and libraries.
+    pub show: Vec<PathBuf>,
+    /// Folders that no command sees, wherever they lie, beside the agent's own state and the owner's home.
+    pub hide: Vec<PathBuf>,
+    /// Refuses leases that ask for the node's network.
+    pub no_network: bool,
     /// Binary that answers to [`SANDBOX_COMMAND`](crate::SANDBOX_COMMAND); this program if not set.
     pub sandbox_helper: Option<PathBuf>,
     /// Stake that [`join`](crate::join()) registers with, in token base units.
@@ -79,6 +89,10 @@ impl Default for Config {
             net_mbps: 0,
             meter_ms: 10_000,
             stop_grace_ms: 3_000,
+            sandbox: Sandbox::Namespaces,
+            show: Vec::new(),
+            hide: Vec::new(),
+            no_network: false,
             sandbox_helper: None,
             stake: 0,
             relay: false,

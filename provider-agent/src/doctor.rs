@@ -121,8 +121,8 @@ async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
             checks.push(match spec.sandbox {
                 Sandbox::None => Check::bad(
                     NAME,
-                    "commands would run as bare child processes; most pools do not allow that",
-                    "install bubblewrap, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)",
+                    "commands run as your own user beside your own programs; most pools do not allow that",
+                    "leave --sandbox none away",
                 ),
                 kind => Check::good(NAME, format!("{} works", crate::runtime::sandbox_name(kind))),
             });
@@ -131,6 +131,10 @@ async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
         Err(AgentError::Book(crate::book::BookError::InUse { .. })) => {
             checks.push(Check::good("agent", "an agent runs on this state directory; it has checked the sandbox"));
             Seen::by_keys(config)
+        }
+        Err(AgentError::Sandbox { sandbox, why, advice }) => {
+            checks.push(Check::bad(NAME, format!("{sandbox} does not work here: {why}"), advice));
+            None
         }
         Err(error) => {
             checks.push(Check::bad("agent", chain(&error), "correct what it says; `agent up` would stop there too"));

@@ -24,6 +24,16 @@ pub enum AgentError {
     /// Its runtime.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// The sandbox that it should have. There is no weaker one to fall back to.
+    #[error("the {sandbox} sandbox does not work here: {why}. {advice}")]
+    Sandbox {
+        /// Which.
+        sandbox: &'static str,
+        /// What the trial command met.
+        why: String,
+        /// What the owner can do.
+        advice: String,
+    },
     /// Its content store.
     #[error("content store")]
     Content(#[from] selion_dataplane::StoreError),

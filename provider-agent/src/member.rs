@@ -19,7 +19,7 @@ use crate::meter::Meter;
 use crate::reconcile::Order;
 use crate::reporter::Reporter;
 use crate::runtime::env::environment;
-use crate::runtime::{Launch, Rooms, Running, Runtime, capture, peers};
+use crate::runtime::{Bin, Launch, Rooms, Running, Runtime, capture, peers};
 use crate::staging::{self, blocking};
 use crate::{outputs, reporter};
 
@@ -40,7 +40,8 @@ pub(crate) struct Shared {
     pub(crate) gateway: String,
     pub(crate) token: watch::Receiver<Option<String>>,
     pub(crate) leases: std::path::PathBuf,
-    pub(crate) hidden: Vec<std::path::PathBuf>,
+    pub(crate) bin: Bin,
+    pub(crate) no_network: bool,
     pub(crate) meter: Duration,
 }
 
@@ -143,6 +144,10 @@ impl Member {
             );
             return Err((Failure::new(Reason::RuntimeFailed, why), Vec::new()));
         }
+        if self.shared.no_network && assignment.work.network {
+            let why = "this node gives leases no network; ask for none (--network none), or for another node";
+            return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
+        }
         if let Err(error) = staging::check(&assignment.work) {
             return Err((Failure::new(Reason::StagingFailed, chain(&error)), Vec::new()));
         }
@@ -171,7 +176,7 @@ impl Member {
     async fn launch(&self, slices: &[SliceHandle], rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
         let failed = |why: String| Failure::new(Reason::RuntimeFailed, why);
         let slices = slices.to_vec();
-        let built = environment(&self.assignment, &slices, rooms);
+        let built = environment(&self.assignment, &slices, &rooms.seen_in(self.shared.runtime.sandbox()));
         for name in built.left_out {
             self.say(format!("environment variable `{name}` is reserved and was left out"));
         }
@@ -179,8 +184,8 @@ impl Member {
             command: self.assignment.work.command.clone(),
             env: built.vars,
             rooms: rooms.clone(),
-            hidden: self.shared.hidden.clone(),
             devices: devices(&slices),
+            network: self.assignment.work.network,
         };
         let all_busy = move |gpus: &mut dyn Gpus| slices.iter().try_for_each(|slice| gpus.set_busy(slice, true));
         let busy = self.shared.with_gpus(all_busy).await;
@@ -345,7 +350,8 @@ impl Member {
     }
 
     async fn remove(&self, rooms: Rooms) {
-        if let Err(error) = blocking(move || rooms.remove()).await {
+        let shared = Arc::clone(&self.shared);
+        if let Err(error) = blocking(move || shared.bin.take(&rooms.base)).await {
             tracing::warn!(member = %self.key, %error, "folders stay behind");
         }
     }

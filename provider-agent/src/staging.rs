@@ -141,6 +141,7 @@ mod tests {
             command: vec!["true".into()],
             env: Vec::new(),
             datasets: datasets.iter().map(|(cid, name)| ((*cid).into(), (*name).into())).collect(),
+            network: false,
         };
         check(&work).map(|found| found.len()).map_err(|error| error.to_string())
     }

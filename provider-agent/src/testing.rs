@@ -8,7 +8,7 @@ use crate::gpus::SliceHandle;
 
 /// An assignment of lease `seq`, whose commitment holds.
 pub(crate) fn assignment(seq: u64) -> Assignment {
-    let work = Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new() };
+    let work = Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new(), network: false };
     let salt = Hash32([seq as u8; 32]);
     Assignment {
         lease: LeaseId { seq, index: 0 },

@@ -174,14 +174,8 @@ struct Agent {
     events: Arc<Mutex<Vec<Event>>>,
 }
 
-fn start(controller: &Controller, state: &Path) -> Agent {
-    common::knows_the_authority(state);
-    start_with(controller, state)
-}
-
-/// An agent on this state, whatever it knows. Its chain is silent.
-fn start_with(controller: &Controller, state: &Path) -> Agent {
-    let config = Config {
+fn config(controller: &Controller, state: &Path) -> Config {
+    Config {
         controller: controller.url.clone(),
         chain_rpc: "http://127.0.0.1:1".into(),
         pool: Some(POOL.controller),
@@ -191,7 +185,20 @@ fn start_with(controller: &Controller, state: &Path) -> Agent {
         meter_ms: 20,
         stop_grace_ms: 300,
         ..Config::default()
-    };
+    }
+}
+
+fn start(controller: &Controller, state: &Path) -> Agent {
+    common::knows_the_authority(state);
+    start_with(controller, state)
+}
+
+/// An agent on this state, whatever it knows. Its chain is silent.
+fn start_with(controller: &Controller, state: &Path) -> Agent {
+    run(config(controller, state))
+}
+
+fn run(config: Config) -> Agent {
     let stop = CancellationToken::new();
     let events = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&events);
@@ -205,6 +212,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
         env: vec![("GREETING".into(), "hello".into())],
         datasets: Vec::new(),
+        network: false,
     };
     let salt = Hash32([9; 32]);
     Assignment {
@@ -642,5 +650,61 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
     };
     if !on_a_disk_of(24, state.path(), test) {
         println!("skipped: this user may not mount a file system");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_gives_no_network_runs_no_lease_that_asks_for_it_and_says_so() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    common::knows_the_authority(state.path());
+    let agent = run(Config { no_network: true, ..config(&controller, state.path()) });
+    let mut link = controller.greet(0).await;
+    let mut member = assignment(&link.spec().clone(), 1, "echo ran");
+    member.work.network = true;
+    member.commitment = member.work.commitment(&member.salt);
+    link.want(1, vec![member]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::RuntimeFailed });
+    assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")), "{:?}", link.lines(LogSource::Agent));
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_a_lease_left_keeps_an_agent_from_starting() {
+    let mut controller = Controller::start().await;
+    // Deeper than any path may be long, and than the stack of whoever would remove it by recursion, as `TempDir` does.
+    let state = tempfile::tempdir().unwrap().keep();
+    let mut at = std::os::fd::OwnedFd::from(std::fs::File::open(&state).unwrap());
+    for name in ["leases", "lease-1-0.0.0", "output"].into_iter().chain(std::iter::repeat_n("a", 5_000)) {
+        nix::sys::stat::mkdirat(&at, name, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        at = nix::fcntl::openat(&at, name, nix::fcntl::OFlag::O_DIRECTORY, nix::sys::stat::Mode::empty()).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc", state.join("leases/link")).unwrap();
+    let agent = start(&controller, &state);
+    controller.greet(0).await;
+    assert_eq!(std::fs::read_dir(state.join("leases")).unwrap().count(), 0);
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    // The agent's own thread may be at it still, which makes either find something gone.
+    while state.exists() {
+        let _ = selion_agent::runtime::remove_tree(&state);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_whose_sandbox_does_not_work_does_not_start() {
+    let controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    // A helper that brings nothing up.
+    let agent = run(Config { sandbox_helper: Some("/bin/false".into()), ..config(&controller, state.path()) });
+    let ended = timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap_err();
+    assert!(matches!(ended, AgentError::Sandbox { .. }), "{ended}");
+    if nix::unistd::geteuid().is_root() {
+        let bare = selion_api::slice::Sandbox::None;
+        let agent = run(Config { sandbox: bare, ..config(&controller, state.path()) });
+        let ended = timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap_err();
+        assert!(ended.to_string().contains("ordinary user"), "{ended}");
     }
 }

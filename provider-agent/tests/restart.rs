@@ -121,6 +121,7 @@ impl Linked {
             command: ["/bin/sh", "-c", "while :; do sleep 0.05; done"].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
+            network: false,
         };
         let salt = Hash32([9; 32]);
         Assignment {

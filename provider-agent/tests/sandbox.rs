@@ -1,103 +1,35 @@
-//! Every sandbox kind that works on this machine, with real commands.
+//! Both ways to run commands, with real ones: as whoever runs the tests, and where that is root as an ordinary user too.
 #![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
+
+mod house;
 
 use std::fs;
 use std::io::Read;
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
-use std::time::Duration;
 
-use selion_agent::runtime::{
-    Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, make_read_only, probe, sandbox_name,
-};
+use house::{House, PATIENCE, helper, is_root, kinds, ran, refused, run};
+use selion_agent::runtime::{ProcessRuntime, Rooms, Runtime, RuntimeError, sandbox_name};
 use selion_api::slice::Sandbox;
-use tempfile::TempDir;
-use tokio::io::AsyncReadExt;
 
-const KINDS: [Sandbox; 3] = [Sandbox::Bubblewrap, Sandbox::Namespaces, Sandbox::None];
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The helper binary, which cargo builds beside the tests.
-fn helper() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let helper = own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper");
-    assert!(helper.is_file(), "{} is built by `cargo test -p selion-agent`", helper.display());
-    helper
-}
-
-/// A folder that stands for an agent's state, with a secret in it and one member's rooms.
-struct House {
-    dir: TempDir,
-    rooms: Rooms,
-}
-
-impl House {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        // A bare child of root runs as nobody and has to pass.
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711)).unwrap();
-        fs::write(dir.path().join("secret"), "secret").unwrap();
-        fs::set_permissions(dir.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
-        let rooms = Rooms::make(&dir.path().join("leases/one")).unwrap();
-        fs::write(rooms.data.join("seen"), "data\n").unwrap();
-        make_read_only(&rooms.data).unwrap();
-        Self { dir, rooms }
-    }
-
-    fn launch(&self, script: &str) -> Launch {
-        let text = |path: &Path| path.display().to_string();
-        let env = [
-            ("PATH", "/usr/bin:/bin".to_owned()),
-            ("DATA", text(&self.rooms.data)),
-            ("OUT", text(&self.rooms.output)),
-            ("STATE", text(self.dir.path())),
-        ];
-        Launch {
-            command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
-            env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
-            rooms: self.rooms.clone(),
-            hidden: vec![self.dir.path().to_owned()],
-            devices: Vec::new(),
-        }
-    }
-}
-
-fn runtime(kind: Sandbox) -> Result<ProcessRuntime, RuntimeError> {
-    ProcessRuntime::new(kind, &helper(), Duration::from_millis(300))
-}
-
-/// Kinds that can be tried here: all but bubblewrap where it is not installed.
-async fn kinds() -> Vec<Sandbox> {
-    let mut there = Vec::new();
-    let dir = tempfile::tempdir().unwrap();
-    let probed = probe(dir.path(), &helper()).await;
-    for kind in KINDS {
-        match probed.refused.iter().find(|(refused, _)| *refused == kind) {
-            Some((_, why)) => println!("{} is not tried: {why}", sandbox_name(kind)),
-            None => there.push(kind),
-        }
-    }
-    there
-}
-
-/// Exit code and standard output.
-async fn run(kind: Sandbox, house: &House, script: &str) -> (i32, String) {
-    let mut running = runtime(kind).unwrap().launch(house.launch(script)).await.unwrap();
-    let mut said = String::new();
-    running.stdout().unwrap().read_to_string(&mut said).await.unwrap();
-    let exit = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap();
-    (exit.code, said.trim_end_matches('\n').to_owned())
+#[test]
+fn all_of_it_holds_for_an_ordinary_user_too() {
+    house::again_as_an_ordinary_user();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_reads_its_data_writes_its_output_and_its_code_comes_back() {
     for kind in kinds().await {
         let house = House::new();
+        let work = house.rooms.seen_in(kind).work;
         let ran = run(kind, &house, "cat $DATA/seen; pwd; echo done > $OUT/result; exit 7").await;
-        assert_eq!(ran, (7, format!("data\n{}", house.rooms.work.display())), "{kind:?}");
+        assert_eq!(ran, (7, format!("data\n{}", work.display())), "{kind:?}");
         assert_eq!(fs::read_to_string(house.rooms.output.join("result")).unwrap(), "done\n");
         assert_eq!(run(kind, &house, "kill -9 $$").await.0, 137, "{kind:?}");
     }
@@ -107,9 +39,12 @@ async fn a_command_reads_its_data_writes_its_output_and_its_code_comes_back() {
 async fn nothing_but_output_and_scratch_can_be_written() {
     for kind in kinds().await {
         let house = House::new();
-        let script = "for f in /usr/x /etc/x /x $DATA/x $DATA/seen $STATE/x /home/x /root/x; do \
-            (echo bad > $f) 2>/dev/null && echo wrote $f; done; exit 0";
-        assert_eq!(run(kind, &house, script).await, (0, String::new()), "{kind:?}");
+        let state = if kind == Sandbox::None { "" } else { "$STATE/x" };
+        let script = format!(
+            "for f in /usr/x /etc/x /x /dev/x $DATA/x $DATA/seen {state} /home/x /root/x; do \
+             (echo bad > $f) 2>/dev/null && echo wrote $f; done; exit 0"
+        );
+        assert_eq!(run(kind, &house, &script).await, (0, String::new()), "{kind:?}");
         let own = run(kind, &house, "echo a > here && echo b > /tmp/selion-there && cat here").await;
         assert_eq!(own, (0, "a".into()), "{kind:?}");
         let leaked = Path::new("/tmp/selion-there");
@@ -122,16 +57,54 @@ async fn nothing_but_output_and_scratch_can_be_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_agents_state_cannot_be_read() {
-    for kind in kinds().await {
-        let house = House::new();
-        let (_, read) = run(kind, &house, "cat $STATE/secret 2>/dev/null; exit 0").await;
-        if kind != Sandbox::None || nix::unistd::geteuid().is_root() {
-            assert_eq!(read, "", "{kind:?}");
+async fn a_sandboxed_command_sees_what_is_on_the_list_and_nothing_else_of_the_machine() {
+    if !kinds().await.contains(&Sandbox::Namespaces) {
+        return;
+    }
+    let house = House::new();
+    let (_, top) = run(Sandbox::Namespaces, &house, "ls -A /").await;
+    let list = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "selion", "sys", "tmp", "usr", "var"];
+    let more: Vec<&str> = top.lines().filter(|name| !list.contains(name)).collect();
+    assert!(more.is_empty(), "{more:?}");
+    let private = "/etc/shadow /etc/gshadow /etc/ssh /etc/kubernetes /etc/sudoers /etc/ssl/private /etc/machine-id /boot /home /mnt \
+        /root /srv /var/lib /var/log /dev/tty /dev/console /dev/ptmx /dev/pts /dev/mem /dev/kmsg /sys/kernel /sys/fs /sys/class";
+    let script = format!("for f in {private}; do test -e $f && echo $f; done; cat $STATE/secret 2>/dev/null; exit 0");
+    assert_eq!(run(Sandbox::Namespaces, &house, &script).await, (0, String::new()));
+    let accounts = "id -un; grep -c . /etc/passwd; ls -A /run | wc -l; sh -c 'echo programs start'; date >/dev/null && echo dates";
+    let (_, said) = run(Sandbox::Namespaces, &house, accounts).await;
+    assert_eq!(said, "renter\n2\n0\nprograms start\ndates");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_out_of_sight_wherever_the_owner_put_them() {
+    if !kinds().await.contains(&Sandbox::Namespaces) {
+        return;
+    }
+    for place in house::places() {
+        // As `selion up` lays it out: the controller's keys are beside the agent's state.
+        let pool = place.path().join("pool");
+        fs::create_dir_all(pool.join("controller/keys")).unwrap();
+        for key in ["authority.key", "controller/keys/token", "agent.key"] {
+            fs::write(pool.join(key), "secret").unwrap();
         }
-        if kind != Sandbox::None {
-            let (_, listed) = run(kind, &house, "ls -A $STATE").await;
-            assert_eq!(listed, "leases", "{kind:?}: only the way to its own rooms");
+        fs::write(place.path().join("library"), "shown").unwrap();
+        let mut house = House::new();
+        house.rooms = Rooms::make(&pool.join("agent/leases/one")).unwrap();
+        let mut walls = house.walls(Sandbox::Namespaces);
+        walls.hidden.push(pool.clone());
+        walls.shown = vec![PathBuf::from("/opt")];
+        let runtime = ProcessRuntime::new(walls.clone()).unwrap();
+        let script = format!(
+            "cat {}/library; cd {}; cat *.key */*/token 2>/dev/null; ls -A; find {} -name '*.key' 2>/dev/null; \
+             touch x 2>/dev/null && echo wrote; exit 0",
+            place.path().display(),
+            pool.display(),
+            place.path().display()
+        );
+        assert_eq!(ran(&runtime, house.launch(Sandbox::Namespaces, &script)).await, (0, "shown".into()), "{}", pool.display());
+        for wrong in [PathBuf::from("/"), pool.clone(), pool.join("controller"), pool.join("gone")] {
+            walls.shown = vec![wrong];
+            assert!(matches!(ProcessRuntime::new(walls.clone()), Err(RuntimeError::Shown { .. })));
         }
     }
 }
@@ -154,7 +127,7 @@ async fn the_environment_is_what_was_given_and_no_file_is_inherited() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_has_no_privilege_and_sees_no_other_process() {
+async fn a_command_has_no_privilege_sees_no_other_process_and_is_the_first_to_go() {
     for kind in kinds().await {
         let house = House::new();
         let script = "grep -e CapEff -e CapPrm -e NoNewPrivs /proc/self/status | tr -s '\\t\\n' '  '; id -u";
@@ -163,51 +136,61 @@ async fn a_command_has_no_privilege_and_sees_no_other_process() {
         let (caps, uid) = status.rsplit_once([' ', '\n']).unwrap();
         assert_eq!(caps.trim(), format!("CapPrm: {zero} CapEff: {zero} NoNewPrivs: 1"), "{kind:?}");
         assert_ne!(uid, "0", "{kind:?}");
+        assert_eq!(run(kind, &house, "cat /proc/self/oom_score_adj").await.1, "1000", "{kind:?}");
         if kind != Sandbox::None {
             let (_, count) = run(kind, &house, "ls /proc | grep -c '^[0-9]'").await;
             assert!(count.parse::<u32>().unwrap() < 10, "{kind:?}: {count} processes");
+            let (_, init) = run(kind, &house, "cat /proc/1/environ /proc/1/maps 2>/dev/null; readlink /proc/1/exe; exit 0").await;
+            assert_eq!(init, "", "{kind:?}: the agent's own process is closed to it");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_is_not_there_is_named() {
+async fn a_program_that_is_not_there_is_named_and_one_that_is_hidden_is_told_the_same() {
     for kind in kinds().await {
         let house = House::new();
-        let mut launch = house.launch("");
+        let mut launch = house.launch(kind, "");
         launch.command = vec!["no-such-program".into()];
-        let Err(error) = runtime(kind).unwrap().launch(launch).await else {
-            panic!("{kind:?} ran it");
-        };
+        let error = refused(kind, &house, launch.clone()).await;
         assert!(error.to_string().contains("`no-such-program`"), "{error}");
-        let mut launch = house.launch("");
+        for hidden in ["secret", "no-such-file"] {
+            launch.command = vec![house.dir.path().join(hidden).display().to_string()];
+            let error = refused(kind, &house, launch.clone()).await;
+            let same = matches!(error, RuntimeError::NoSuchProgram { .. });
+            assert!(same || kind == Sandbox::None, "{hidden}: {error}");
+        }
         launch.command.clear();
-        let refused = runtime(kind).unwrap().launch(launch).await;
-        assert!(matches!(refused, Err(RuntimeError::NoCommand)));
+        assert!(matches!(refused(kind, &house, launch).await, RuntimeError::NoCommand));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_that_does_not_come_up_runs_nothing() {
-    let house = House::new();
-    let mut launch = house.launch("echo ran > $OUT/ran");
-    launch.rooms.root = house.dir.path().join("gone");
-    let Err(error) = runtime(Sandbox::Namespaces).unwrap().launch(launch).await else {
-        panic!("it ran outside");
-    };
-    assert!(matches!(error, RuntimeError::Sandbox { .. }), "{error}");
-    assert!(!house.rooms.output.join("ran").exists());
+    for kind in kinds().await {
+        let house = House::new();
+        let mut launch = house.launch(kind, "echo ran > $OUT/ran");
+        launch.rooms.work = house.dir.path().join("gone");
+        let error = refused(kind, &house, launch).await;
+        assert!(matches!(error, RuntimeError::Sandbox { .. }), "{error}");
+        assert!(!house.rooms.output.join("ran").exists());
+    }
+}
+
+#[test]
+fn root_runs_nothing_without_a_sandbox() {
+    let made = ProcessRuntime::new(House::new().walls(Sandbox::None));
+    assert_eq!(matches!(made, Err(RuntimeError::BareRoot)), is_root());
 }
 
 /// A pipe with a name in the member's output: its reader sees the end when every process that holds it is gone.
-fn life_line(house: &House) -> (PathBuf, mpsc::Receiver<String>) {
+fn life_line(house: &House) -> mpsc::Receiver<String> {
     let fifo = house.rooms.output.join("life");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     fs::set_permissions(&fifo, fs::Permissions::from_mode(0o666)).unwrap();
     let (tell, told) = mpsc::channel();
-    let path = fifo.clone();
     std::thread::spawn(move || {
-        let mut pipe = fs::File::open(path).unwrap();
+        let mut pipe = fs::File::open(fifo).unwrap();
         let mut first = [0; 3];
         pipe.read_exact(&mut first).unwrap();
         tell.send(String::from_utf8_lossy(&first).into_owned()).unwrap();
@@ -215,20 +198,19 @@ fn life_line(house: &House) -> (PathBuf, mpsc::Receiver<String>) {
         pipe.read_to_string(&mut rest).unwrap();
         tell.send("gone".into()).unwrap();
     });
-    (fifo, told)
+    told
 }
 
-/// Two processes that do not want to end hold the life line.
-const STUBBORN: &str = "trap '' TERM; exec 9> $LIFE; (trap '' TERM; while :; do sleep 100; done) & echo up >&9; while :; do sleep 100; done";
+/// Three processes that do not want to end hold the life line; one left the command's session.
+const STUBBORN: &str = "trap '' TERM; exec 9> $OUT/life; (trap '' TERM; while :; do sleep 100; done) & \
+    setsid sh -c \"trap '' TERM; echo up >&9; while :; do sleep 100; done\" & while :; do sleep 100; done";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_ends_the_whole_group_even_one_that_does_not_listen() {
+async fn a_stop_ends_all_that_a_command_started_even_what_does_not_listen_or_left_its_session() {
     for kind in kinds().await {
         let house = House::new();
-        let (fifo, told) = life_line(&house);
-        let mut launch = house.launch(STUBBORN);
-        launch.env.push(("LIFE".into(), fifo.display().to_string()));
-        let mut running = runtime(kind).unwrap().launch(launch).await.unwrap();
+        let told = life_line(&house);
+        let mut running = house.runtime(kind).launch(house.launch(kind, STUBBORN)).await.unwrap();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "up\n", "{kind:?}");
         let exit = running.stop().await.unwrap();
         assert_eq!(exit.code, 137, "{kind:?}");
@@ -237,15 +219,29 @@ async fn a_stop_ends_the_whole_group_even_one_that_does_not_listen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_listens_ends_by_itself() {
+async fn what_a_command_leaves_behind_ends_with_it() {
     for kind in kinds().await {
         let house = House::new();
-        let script = "trap 'echo saved > $OUT/state; exit 3' TERM; echo up; while :; do sleep 0.02; done";
-        let mut running = runtime(kind).unwrap().launch(house.launch(script)).await.unwrap();
+        let told = life_line(&house);
+        let script = "exec 9> $OUT/life; (setsid sh -c '(setsid sleep 100) & sleep 100') & echo up >&9; exit 4";
+        let mut running = house.runtime(kind).launch(house.launch(kind, script)).await.unwrap();
+        let exit = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap();
+        assert_eq!(exit.code, 4, "{kind:?}");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "up\n", "{kind:?}");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "gone", "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_listens_has_its_grace_to_end_by_itself() {
+    for kind in kinds().await {
+        let house = House::new();
+        let script = "trap 'sleep 0.05; echo saved > $OUT/state; exit 3' TERM; echo up; while :; do sleep 0.02; done";
+        let mut running = house.runtime(kind).launch(house.launch(kind, script)).await.unwrap();
         let mut up = [0; 3];
-        AsyncReadExt::read_exact(&mut running.stdout().unwrap(), &mut up).await.unwrap();
-        let exit = running.stop().await.unwrap();
-        assert!(house.rooms.output.join("state").exists(), "{kind:?}: {exit:?}");
+        tokio::io::AsyncReadExt::read_exact(&mut running.stdout().unwrap(), &mut up).await.unwrap();
+        assert_eq!(running.stop().await.unwrap().code, 3, "{kind:?}");
+        assert!(house.rooms.output.join("state").exists(), "{kind:?}");
     }
 }
 
@@ -253,10 +249,9 @@ async fn a_command_that_listens_ends_by_itself() {
 async fn a_command_dies_with_its_agent() {
     for kind in kinds().await {
         let house = House::new();
-        let (fifo, told) = life_line(&house);
-        // A bare child's own children are not known to the kernel as ours; that, too, is why it is no sandbox.
-        let more = if kind == Sandbox::None { "" } else { "(while :; do sleep 100; done) &" };
-        let script = format!("exec 9> {}; {more} echo up >&9; exec sleep 100", fifo.display());
+        let told = life_line(&house);
+        let inside = house.rooms.seen_in(kind).output;
+        let script = format!("exec 9> {}/life; (setsid sleep 100) & echo up >&9; exec sleep 100", inside.display());
         let mut agent = Command::new(helper())
             .args(["launch", sandbox_name(kind)])
             .args([&house.rooms.base, house.dir.path()])
@@ -268,4 +263,58 @@ async fn a_command_dies_with_its_agent() {
         agent.wait().unwrap();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "gone", "{kind:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_reaches_the_nodes_network_only_if_it_asked_for_it() {
+    if !kinds().await.contains(&Sandbox::Namespaces) {
+        return;
+    }
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = format!("selion-test-{}", std::process::id());
+    let _abstract = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+    let house = House::new();
+    let script = format!(
+        "(exec 3<>/dev/tcp/127.0.0.1/{}) 2>&1 | grep -o -e refused -e unreachable | sort -u; grep -c {name} /proc/net/unix",
+        service.local_addr().unwrap().port()
+    );
+    for (network, found) in [(false, "refused\n0"), (true, "1")] {
+        let mut launch = house.launch(Sandbox::Namespaces, "");
+        launch.command = ["/bin/bash", "-c", &script].map(String::from).to_vec();
+        launch.network = network;
+        let (_, said) = ran(&house.runtime(Sandbox::Namespaces), launch).await;
+        assert_eq!(said, found, "network {network}: its own loopback is up, and refuses; the node's answers");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_helper_carries_no_word_of_the_renters() {
+    for kind in kinds().await {
+        let house = House::new();
+        let mut launch = house.launch(kind, "echo up; sleep 100 # a-word-of-the-renters");
+        launch.env.push(("GLIBC_TUNABLES".into(), "a-word-of-the-renters".into()));
+        let mut running = house.runtime(kind).launch(launch).await.unwrap();
+        let helpers = helpers();
+        assert!(!helpers.is_empty());
+        for helper in helpers {
+            let read = |file: &str| fs::read(format!("/proc/{helper}/{file}")).unwrap_or_default();
+            for file in ["cmdline", "environ"] {
+                assert!(!String::from_utf8_lossy(&read(file)).contains("a-word-of-the-renters"), "{kind:?} {file}");
+            }
+        }
+        running.stop().await.unwrap();
+    }
+}
+
+/// Process ids of the helpers that this process started.
+fn helpers() -> Vec<u32> {
+    let listed = fs::read_dir("/proc").unwrap().flatten();
+    let processes = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_ours = |process: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse::<u32>().ok());
+        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        parent == Some(std::process::id()) && String::from_utf8_lossy(&words).contains("sandbox-exec")
+    };
+    processes.filter(is_ours).collect()
 }

@@ -110,6 +110,7 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         command: command.iter().copied().map(str::to_owned).collect(),
         env: BTreeMap::new(),
         datasets: Vec::new(),
+        network: None,
         near_data: false,
         salt: None,
         signature: None,

@@ -26,6 +26,16 @@ pub struct DatasetMount {
     pub mount: String,
 }
 
+/// The network that a lease's commands have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// A loopback of their own and nothing else.
+    None,
+    /// That of the node, as any program of its owner has it.
+    Node,
+}
+
 /// `POST /v1/leases`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,6 +98,10 @@ pub struct NewLease {
     #[serde(default)]
     #[schema(max_items = 64)]
     pub datasets: Vec<DatasetMount>,
+    /// The network that the commands have; `node` if absent and there are several members, which reach each other by it,
+    /// else `none`. It is part of what stays private, under the commitment.
+    #[serde(default)]
+    pub network: Option<Network>,
     /// Only nodes that have all of them staged, as far as the log tells: a hint, never a promise.
     #[serde(default)]
     #[schema(default = false)]
@@ -117,7 +131,14 @@ impl NewLease {
             command: self.command.clone(),
             env: self.env.clone().into_iter().collect(),
             datasets: self.datasets.iter().map(|data| (data.cid.clone(), data.mount.clone())).collect(),
+            network: self.network() == Network::Node,
         }
+    }
+
+    /// The network that its commands have: the one it names, or the one its number of members needs.
+    #[must_use]
+    pub fn network(&self) -> Network {
+        self.network.unwrap_or(if self.members.len() > 1 { Network::Node } else { Network::None })
     }
 
     /// The public part, as it enters the log. `tags` are the keyed tags of the datasets in order, `salt` the salt

@@ -180,6 +180,7 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         command,
         env: std::collections::BTreeMap::new(),
         datasets: Vec::new(),
+        network: None,
         near_data: false,
         salt: None,
         signature: None,

@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
+use selion_agent::runtime::sandbox_name;
 use selion_agent::{AgentError, Check, Config, CourierError, Event, GpuSource, JoinError, Standing};
+use selion_api::slice::Sandbox;
 use selion_api::{Account, Address};
 
 use crate::exit::Exit;
@@ -84,6 +86,21 @@ pub struct Args {
     /// Takes controller and chain node without TLS beyond this machine
     #[arg(long)]
     insecure: bool,
+    /// How commands are kept apart from this machine: `namespaces`, or `none`, which runs them as your own user beside your
+    /// own programs and is never chosen for you [default: namespaces]
+    #[arg(long, value_name = "SANDBOX", value_parser = sandbox)]
+    sandbox: Option<Sandbox>,
+    /// Folder that every command may read, e.g. /opt/conda; may be repeated. Programs and libraries in /usr are readable
+    /// in any case
+    #[arg(long, value_name = "DIR")]
+    show: Vec<PathBuf>,
+    /// Folder that no command sees even where a folder that is shown holds it, beside the state directory and your home;
+    /// may be repeated
+    #[arg(long, value_name = "DIR")]
+    hide: Vec<PathBuf>,
+    /// Refuses leases that ask for this machine's network: gangs, and those with --network node
+    #[arg(long)]
+    no_network: bool,
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
@@ -115,9 +132,29 @@ impl Args {
             .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))?
             .set("stake", self.stake.map(|stake| stake.0))?
             .set("relay", self.relay.then_some(true))?
+            .set("sandbox", self.sandbox)?
+            .set("show", (!self.show.is_empty()).then_some(self.show))?
+            .set("hide", (!self.hide.is_empty()).then_some(self.hide))?
+            .set("no_network", self.no_network.then_some(true))?
             .set("insecure", self.insecure.then_some(true))?
             .set("dev_fund", self.dev_fund.then_some(true))?;
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
+    }
+}
+
+/// Reads the name of a sandbox.
+pub fn sandbox(text: &str) -> Result<Sandbox, String> {
+    [Sandbox::Namespaces, Sandbox::None]
+        .into_iter()
+        .find(|sandbox| sandbox_name(*sandbox) == text)
+        .ok_or_else(|| "is namespaces or none".to_owned())
+}
+
+/// What an owner reads of it.
+fn sandbox_sentence(sandbox: Sandbox) -> &'static str {
+    match sandbox {
+        Sandbox::Namespaces => "sandbox namespaces: commands see /usr and their own folders",
+        Sandbox::None => "NO SANDBOX: commands run as your own user and can read and change all that you can",
     }
 }
 
@@ -212,7 +249,9 @@ fn tell(out: Output, event: &Event) {
 
 fn sentence(event: &Event) -> String {
     match event {
-        Event::Up { gpus, .. } => format!("{gpus} GPUs to offer; Ctrl-C stops the agent"),
+        Event::Up { gpus, sandbox, .. } => {
+            format!("{gpus} GPUs to offer; {}; Ctrl-C stops the agent", sandbox_sentence(*sandbox))
+        }
         Event::Linked => "linked: the controller knows this node".to_owned(),
         Event::LinkLost { why } => format!("link lost ({why}); connecting again"),
         Event::Refused { reason, detail } => format!("refused: {reason}: {detail}"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
-use selion_api::rest::{DatasetMount, Lease, NewLease};
+use selion_api::rest::{DatasetMount, Lease, Network, NewLease};
 use selion_api::slice::SliceWant;
 use selion_api::{GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
@@ -76,6 +76,9 @@ pub struct Ask {
     /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
     #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
     pub datasets: Vec<DatasetMount>,
+    /// Network of the commands: a loopback of their own, or the node's [default: none, of a gang node]
+    #[arg(long, value_name = "WHICH")]
+    pub network: Option<Reach>,
     /// Only nodes that have all these datasets already, as far as the pool knows
     #[arg(long, requires = "datasets")]
     pub near_data: bool,
@@ -94,6 +97,15 @@ pub struct Ask {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// Which network commands have.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Reach {
+    /// A loopback of their own and nothing else.
+    None,
+    /// The node's, as its owner's programs have it; needed where members of a gang talk to each other.
+    Node,
 }
 
 /// What becomes of a lease when a node under it is lost.
@@ -218,6 +230,10 @@ impl Ask {
             command: self.command,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,
+            network: self.network.map(|network| match network {
+                Reach::None => Network::None,
+                Reach::Node => Network::Node,
+            }),
             near_data: self.near_data,
             salt: None,
             signature: None,

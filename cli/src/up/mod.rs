@@ -136,9 +136,8 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
 
 /// Beside the controller's keys nothing of a stranger runs unguarded.
 fn no_sandbox() -> Failure {
-    let detail = "no sandbox works here, and a leased command could read the keys of this pool";
-    let suggestion = "run `selion agent doctor`, which says why none works; or put --data-dir below a folder that every \
-                      user can pass";
+    let detail = "the agent has no sandbox, and a leased command could read the keys of this pool";
+    let suggestion = "take `none` out of SELION_AGENT_SANDBOX; `selion agent doctor` says whether the sandbox works";
     Failure::new(Exit::Failure, "no_sandbox", detail, suggestion)
 }
 
@@ -184,6 +183,8 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     out.note("starting the agent ...");
     let mut line = words(["agent", "up", "--controller", &controller, "--chain-rpc", &chain_rpc, "--pool", &at]);
     line.extend([OsString::from("--state-dir"), dir.join("agent").into()]);
+    // All keys of the pool are below one folder, which no lease sees wherever it lies.
+    line.extend([OsString::from("--hide"), dir.into()]);
     line.extend(simulate.iter().flat_map(|model| words(["--simulate", model])));
     if is_dev_chain(pool.chain_id) {
         line.extend(words(["--dev-fund"]));

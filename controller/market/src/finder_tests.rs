@@ -49,7 +49,7 @@ fn node(id: u8, rate: u64) -> Node {
         address: "10.0.0.1".into(),
         port_base: 20_000,
         ports: 9,
-        sandbox: Sandbox::Bubblewrap,
+        sandbox: Sandbox::Namespaces,
         region: String::new(),
         rack: String::new(),
         disk_bytes: 0,

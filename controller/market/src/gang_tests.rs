@@ -57,7 +57,7 @@ fn node(id: u8, (gpus, rate, rack, taken): &Kind) -> Node {
         address: "10.0.0.1".into(),
         port_base: 20_000,
         ports: 5,
-        sandbox: Sandbox::Bubblewrap,
+        sandbox: Sandbox::Namespaces,
         region: "eu".into(),
         rack: ["", "a", "b"].get(usize::from(*rack)).copied().unwrap_or_default().into(),
         disk_bytes: 0,

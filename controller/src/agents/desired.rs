@@ -80,7 +80,7 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         ram_bytes,
         port: held.port,
         peers: peers(state, want.lease),
-        work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new() },
+        work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new(), network: false },
         salt: Hash32::ZERO,
         commitment: lease.request.work,
         max_run_ms: max_run_ms(state, lease, want.member),

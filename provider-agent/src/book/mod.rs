@@ -153,21 +153,6 @@ impl Book {
         Ok(book)
     }
 
-    /// Lets other users pass through to the members' rooms, and nowhere else: bare children of root run as nobody.
-    ///
-    /// # Errors
-    ///
-    /// [`BookError::Io`].
-    pub fn let_through(&self) -> Result<(), BookError> {
-        fs::create_dir_all(self.content()).map_err(|source| at(&self.content(), source))?;
-        let modes =
-            [(self.content(), 0o700), (self.vouchers(), 0o700), (self.leases(), 0o711), (self.dir.clone(), 0o711)];
-        for (folder, mode) in modes {
-            fs::set_permissions(&folder, Permissions::from_mode(mode)).map_err(|source| at(&folder, source))?;
-        }
-        Ok(())
-    }
-
     /// Takes the room of the reserve again, after it was used.
     pub(crate) fn refill(&self) {
         if let Err(error) = self.reserve.fill() {

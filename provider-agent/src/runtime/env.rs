@@ -89,7 +89,6 @@ mod tests {
             work: "/b/work".into(),
             data: "/b/data".into(),
             output: "/b/output".into(),
-            root: "/b/root".into(),
         }
     }
 

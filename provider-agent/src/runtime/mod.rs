@@ -1,22 +1,25 @@
 //! Running a renter's command apart from the machine.
 //!
-//! [`ProcessRuntime`] knows three sandboxes; [`probe`] finds the best one that really works here, by running it. The
-//! choice is made once and stated in the node's spec: a lease never runs in a weaker one.
+//! [`ProcessRuntime`] knows one sandbox, and how to do without if the owner says so. [`probe`] finds out by running it
+//! whether it works here. The choice is made once and stated in the node's spec: a lease never runs in a weaker one.
 
-mod bubblewrap;
+mod advice;
 pub mod capture;
 pub mod env;
-mod group;
-mod namespaces;
+mod helper;
 pub mod peers;
 mod probe;
 mod process;
+mod removal;
 mod rooms;
+mod supervised;
 
-pub use namespaces::sandbox_main;
-pub use probe::{Probe, probe};
-pub use process::ProcessRuntime;
-pub use rooms::{Rooms, make_read_only};
+pub use advice::advice;
+pub use helper::sandbox_main;
+pub use probe::probe;
+pub use process::{ProcessRuntime, Walls};
+pub use removal::{Bin, remove_tree};
+pub use rooms::{NOBODY, Rooms, make_read_only};
 
 use std::io;
 use std::path::PathBuf;
@@ -37,10 +40,10 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Its folders.
     pub rooms: Rooms,
-    /// Folders that it must not see: the agent's state, the owner's home.
-    pub hidden: Vec<PathBuf>,
     /// Device nodes that it needs.
     pub devices: Vec<PathBuf>,
+    /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
+    pub network: bool,
 }
 
 /// Why a command was not started.
@@ -50,7 +53,7 @@ pub enum RuntimeError {
     #[error("the command is empty; give a program to run")]
     NoCommand,
     /// No such program on this node.
-    #[error("no program `{program}` on this node (PATH {path}); bring it as data, or name one that is there")]
+    #[error("no program `{program}` in a lease's view of this node (PATH {path}); bring it as data, or name one of /usr")]
     NoSuchProgram {
         /// As asked.
         program: String,
@@ -74,6 +77,17 @@ pub enum RuntimeError {
         #[source]
         source: io::Error,
     },
+    /// Root would run a renter's command as itself or as nobody, beside the owner's own programs.
+    #[error("root runs no commands without a sandbox; run the agent as an ordinary user, or take --sandbox namespaces")]
+    BareRoot,
+    /// A folder that the owner shows to leases.
+    #[error("cannot show {} to leases: {why}", path.display())]
+    Shown {
+        /// As configured.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The thread that starts processes is gone.
     #[error("the agent is shutting down")]
     Closing,
@@ -95,15 +109,15 @@ pub trait Running: Send {
     /// Its standard error; `None` the second time.
     fn stderr(&mut self) -> Option<ChildStderr>;
 
-    /// Waits for its end. May be dropped and called again. When it returns, nothing of the command's process group
-    /// is left.
+    /// Waits for its end. May be dropped and called again. When it returns, nothing that the command started is left.
     ///
     /// # Errors
     ///
     /// The system's, if the process cannot be waited for.
     async fn wait(&mut self) -> io::Result<Exit>;
 
-    /// Asks the whole group to end (SIGTERM), then kills it after the grace (SIGKILL). Returns once it is gone.
+    /// Asks the command and all that it started to end (SIGTERM), then kills them after the grace (SIGKILL). Returns
+    /// once they are gone.
     ///
     /// # Errors
     ///
@@ -129,7 +143,6 @@ pub trait Runtime: Send + Sync {
 #[must_use]
 pub fn sandbox_name(sandbox: Sandbox) -> &'static str {
     match sandbox {
-        Sandbox::Bubblewrap => "bubblewrap",
         Sandbox::Namespaces => "namespaces",
         Sandbox::None => "none",
     }

@@ -89,7 +89,7 @@ pub(super) async fn deploy(stage: &Stage) -> Told<(Value, Chain)> {
         "--out".into(),
         file.into_os_string(),
     ]);
-    // Its GPUs are simulated, and where neither bubblewrap nor namespaces are to be had, nodes say so.
+    // Its GPUs are simulated, and an owner may have turned the sandbox off, which nodes say.
     args.extend(
         ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", THAW].map(OsString::from),
     );

@@ -95,7 +95,7 @@ impl Cast {
             address: "10.0.0.1".into(),
             port_base: 20_000,
             ports: 400,
-            sandbox: Sandbox::Bubblewrap,
+            sandbox: Sandbox::Namespaces,
             region: String::new(),
             rack: String::new(),
             disk_bytes: 0,

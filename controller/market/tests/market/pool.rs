@@ -97,7 +97,7 @@ pub fn spec(node: u8, gpus: Vec<GpuSpec>) -> NodeSpec {
         address: format!("10.0.0.{node}"),
         port_base: 20_000,
         ports: 400,
-        sandbox: Sandbox::Bubblewrap,
+        sandbox: Sandbox::Namespaces,
         region: if node % 2 == 1 { "eu" } else { "us" }.into(),
         rack: format!("rack {}", node / 4),
         disk_bytes: 1_024 * GIB,

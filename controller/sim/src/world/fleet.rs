@@ -80,7 +80,7 @@ impl Fleet {
             address: format!("node-{number}"),
             port_base: 20_000,
             ports: 1_000,
-            sandbox: Sandbox::Bubblewrap,
+            sandbox: Sandbox::Namespaces,
             region: String::new(),
             rack: String::new(),
             disk_bytes: 0,

@@ -120,7 +120,7 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
 
 /// What the lease runs.
 pub(super) fn work() -> Work {
-    Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new() }
+    Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new(), network: false }
 }
 
 /// A lease of one member on the node's GPU, being prepared.

@@ -47,6 +47,12 @@ pub(super) fn map_around(unshare: impl FnOnce() -> Result<(), Trouble>) -> Resul
     }
 }
 
+/// Uid and gid under which a command runs; never 0, so that it starts without capabilities.
+pub(super) fn renter() -> (u32, u32) {
+    let (uid, gid) = (geteuid(), getegid());
+    if uid.is_root() { (NOBODY, NOBODY) } else { (uid.as_raw(), gid.as_raw()) }
+}
+
 /// Gives up root, if that is who we are; keeps no group.
 pub(super) fn become_renter() -> Result<(), Trouble> {
     if !geteuid().is_root() {

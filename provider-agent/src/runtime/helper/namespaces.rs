@@ -1,0 +1,93 @@
+//! Sandbox `namespaces`: user, mount, pid, ipc, uts and, unless the lease has the node's network, net namespaces.
+
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{ForkResult, Pid, fork, geteuid, getppid};
+
+use super::plan::{Plan, Refusal, View};
+use super::view::Parts;
+use super::{
+    FAILED, STOP, Talk, Trouble, command, die_with_parent, ids, is_hung_up, life_line, loopback, supervise, view,
+};
+
+/// Every process of the sandbox but init.
+const EVERYBODY: Pid = Pid::from_raw(-1);
+
+/// Brings the sandbox up, runs the command in it to its end; its exit code.
+pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Refusal> {
+    // Root can pass folders of the machine that the root of a user namespace cannot; others have rights to make
+    // mounts only once they are inside.
+    let early = geteuid().is_root().then(|| Parts::open(shown)).transpose()?;
+    enter(shown)?;
+    let parts = match early {
+        Some(parts) => parts,
+        None => Parts::open(shown)?,
+    };
+    let watch = life_line()?;
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }.map_err(|errno| format!("fork init: {errno}"))? {
+        ForkResult::Parent { child: init } => {
+            talk.close();
+            drop(parts);
+            Ok(supervise::supervise(init, |signal| {
+                let signal = if signal == STOP { STOP } else { Signal::SIGKILL };
+                // Init may have ended just now.
+                let _ = kill(init, signal);
+            }))
+        }
+        ForkResult::Child => {
+            // The copy of the helper's end would keep the line up.
+            // SAFETY: closes a descriptor that nothing in this process owns.
+            unsafe { libc::close(watch.alive) };
+            let code = inside(plan, parts, talk, &watch.watch).unwrap_or_else(|refusal| {
+                talk.refuse(&refusal);
+                FAILED
+            });
+            std::process::exit(code)
+        }
+    }
+}
+
+fn enter(shown: &View) -> Result<(), Trouble> {
+    let agent = getppid();
+    let mut spaces = CloneFlags::CLONE_NEWUSER
+        | CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS;
+    if !shown.network {
+        spaces |= CloneFlags::CLONE_NEWNET;
+    }
+    ids::map_around(|| unshare(spaces).map_err(|errno| format!("new namespaces: {errno}")))?;
+    // The change of credentials cleared it.
+    die_with_parent(Signal::SIGKILL)?;
+    if getppid() != agent {
+        return Err("the agent is gone".into());
+    }
+    if shown.network { Ok(()) } else { loopback::switch_on() }
+}
+
+/// Init: builds the view, starts the command, reaps until it ends.
+fn inside(plan: &Plan, parts: Parts, talk: &mut Talk, watch: &std::os::fd::OwnedFd) -> Result<i32, Refusal> {
+    die_with_parent(Signal::SIGKILL)?;
+    if is_hung_up(watch) {
+        return Err(Refusal::Failed("the helper is gone".into()));
+    }
+    view::build(parts)?;
+    ids::become_renter()?;
+    die_with_parent(Signal::SIGKILL)?;
+    // SAFETY: this process has one thread.
+    match unsafe { fork() }.map_err(|errno| format!("fork: {errno}"))? {
+        ForkResult::Child => {
+            talk.refuse(&command::become_command(plan));
+            std::process::exit(FAILED)
+        }
+        ForkResult::Parent { child } => {
+            talk.close();
+            Ok(supervise::supervise(child, |signal| {
+                // Everybody inside, also who left the command's session. They may be gone.
+                let _ = kill(EVERYBODY, if signal == STOP { Signal::SIGTERM } else { Signal::SIGKILL });
+            }))
+        }
+    }
+}

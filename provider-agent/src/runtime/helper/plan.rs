@@ -1,0 +1,56 @@
+//! What the agent tells its helper, and what the helper answers. Both go over a socket that is the helper's standard
+//! input: no argument and no variable of the helper is a renter's, so neither `ps` nor the loader sees any.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What to run, and where.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::runtime) struct Plan {
+    /// Process id of the agent: a helper whose parent is another is on its own, and ends.
+    pub(in crate::runtime) agent: i32,
+    /// What the command sees; `None` runs it beside the owner's own programs.
+    pub(in crate::runtime) view: Option<View>,
+    /// Where the command starts, by the path that it sees.
+    pub(in crate::runtime) work: PathBuf,
+    /// Program and arguments.
+    pub(in crate::runtime) command: Vec<String>,
+    /// The whole environment.
+    pub(in crate::runtime) env: Vec<(String, String)>,
+}
+
+/// The files of the machine that a sandboxed command sees, and its network.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::runtime) struct View {
+    /// Its writable folder outside.
+    pub(in crate::runtime) work: PathBuf,
+    /// Its data outside.
+    pub(in crate::runtime) data: PathBuf,
+    /// Its output outside.
+    pub(in crate::runtime) output: PathBuf,
+    /// Folders that stay out of sight where a folder that is shown holds them.
+    pub(in crate::runtime) hidden: Vec<PathBuf>,
+    /// Folders that the owner shows beside the system's.
+    pub(in crate::runtime) shown: Vec<PathBuf>,
+    /// Device nodes.
+    pub(in crate::runtime) devices: Vec<PathBuf>,
+    /// The node's network; else a loopback of its own.
+    pub(in crate::runtime) network: bool,
+}
+
+/// Why nothing runs. A helper whose command runs closes the socket without a word.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runtime) enum Refusal {
+    /// The command's program is not in its view.
+    NoSuchProgram,
+    /// In words.
+    Failed(String),
+}
+
+impl From<String> for Refusal {
+    fn from(trouble: String) -> Self {
+        Self::Failed(trouble)
+    }
+}

@@ -1,0 +1,162 @@
+//! A node's own folders and one member's rooms, for tests that run real commands.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use selion_agent::runtime::{
+    Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, Walls, make_read_only, probe, sandbox_name,
+};
+use selion_api::slice::Sandbox;
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// An ordinary user without an account.
+const ORDINARY: u32 = 23_456;
+/// Names the folders that root made for an ordinary user's turn.
+const PLACES: &str = "SELION_TEST_PLACES";
+
+/// The helper binary, which cargo builds beside the tests.
+pub fn helper() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let helper = own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper");
+    assert!(helper.is_file(), "{} is built by `cargo test -p selion-agent`", helper.display());
+    helper
+}
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Kinds that can be tried here: root runs nothing without a sandbox.
+pub async fn kinds() -> Vec<Sandbox> {
+    let dir = tempfile::tempdir().unwrap();
+    let walls = Walls {
+        sandbox: Sandbox::Namespaces,
+        helper: helper(),
+        grace: PATIENCE,
+        hidden: vec![dir.path().to_owned()],
+        shown: Vec::new(),
+    };
+    let mut there = if is_root() { Vec::new() } else { vec![Sandbox::None] };
+    match probe(dir.path(), walls).await {
+        Ok(()) => there.push(Sandbox::Namespaces),
+        Err(why) => println!("namespaces are not tried: {why}"),
+    }
+    assert!(!there.is_empty(), "this machine has no sandbox, so nothing would be tried");
+    there
+}
+
+/// Root runs this test program once more, whole, as an ordinary user.
+pub fn again_as_an_ordinary_user() {
+    if !is_root() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(dir.path());
+    // Both programs, side by side as cargo has them, where anybody may pass.
+    let own = dir.path().join("deps/tests");
+    for (from, to) in [(std::env::current_exe().unwrap(), own.clone()), (helper(), dir.path().join("examples/sandbox_helper"))] {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, &to).unwrap();
+        open(&to);
+    }
+    let places = places();
+    for place in &places {
+        chown(place.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
+    }
+    let named: Vec<_> = places.iter().map(|place| place.path().display().to_string()).collect();
+    let mut again = Command::new(own);
+    again.uid(ORDINARY).gid(ORDINARY).env(PLACES, named.join(":")).env("HOME", "/nonexistent").current_dir("/");
+    assert!(again.status().unwrap().success(), "see above what fails as an ordinary user");
+}
+
+/// A new folder in each place of the system's that a view shows, or that an owner may show; none where we may not write.
+pub fn places() -> Vec<TempDir> {
+    let above = match std::env::var(PLACES) {
+        Ok(named) => named.split(':').map(PathBuf::from).collect(),
+        Err(_) if is_root() => vec![PathBuf::from("/usr/local"), PathBuf::from("/opt")],
+        Err(_) => Vec::new(),
+    };
+    let made = above.iter().map(|above| tempfile::Builder::new().prefix("selion-test").tempdir_in(above).unwrap());
+    let made: Vec<TempDir> = made.collect();
+    made.iter().for_each(|place| fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap());
+    made
+}
+
+/// A folder that stands for an agent's state, with a secret in it and one member's rooms.
+pub struct House {
+    pub dir: TempDir,
+    pub rooms: Rooms,
+}
+
+impl House {
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        // As `selion up` makes its own: nobody but the owner passes.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(dir.path().join("secret"), "secret").unwrap();
+        let rooms = Rooms::make(&dir.path().join("leases/one")).unwrap();
+        fs::write(rooms.data.join("seen"), "data\n").unwrap();
+        make_read_only(&rooms.data).unwrap();
+        Self { dir, rooms }
+    }
+
+    pub fn launch(&self, kind: Sandbox, script: &str) -> Launch {
+        let text = |path: &Path| path.display().to_string();
+        let inside = self.rooms.seen_in(kind);
+        let env = [
+            ("PATH", "/usr/bin:/bin".to_owned()),
+            ("DATA", text(&inside.data)),
+            ("OUT", text(&inside.output)),
+            ("STATE", text(self.dir.path())),
+        ];
+        Launch {
+            command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
+            env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            rooms: self.rooms.clone(),
+            devices: Vec::new(),
+            network: false,
+        }
+    }
+
+    pub fn walls(&self, kind: Sandbox) -> Walls {
+        Walls {
+            sandbox: kind,
+            helper: helper(),
+            grace: Duration::from_millis(300),
+            hidden: vec![self.dir.path().to_owned()],
+            shown: Vec::new(),
+        }
+    }
+
+    pub fn runtime(&self, kind: Sandbox) -> ProcessRuntime {
+        ProcessRuntime::new(self.walls(kind)).unwrap()
+    }
+}
+
+/// Exit code and standard output.
+pub async fn ran(runtime: &ProcessRuntime, launch: Launch) -> (i32, String) {
+    let mut running = runtime.launch(launch).await.unwrap();
+    let mut said = String::new();
+    running.stdout().unwrap().read_to_string(&mut said).await.unwrap();
+    let exit = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap();
+    (exit.code, said.trim_end_matches('\n').to_owned())
+}
+
+pub async fn run(kind: Sandbox, house: &House, script: &str) -> (i32, String) {
+    ran(&house.runtime(kind), house.launch(kind, script)).await
+}
+
+/// Why a launch was refused.
+pub async fn refused(kind: Sandbox, house: &House, launch: Launch) -> RuntimeError {
+    match house.runtime(kind).launch(launch).await {
+        Ok(_) => panic!("{} ran it", sandbox_name(kind)),
+        Err(error) => error,
+    }
+}
