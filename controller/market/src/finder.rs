@@ -158,7 +158,7 @@ impl Finder {
         let list = match room {
             Room::Now => &self.now,
             Room::Empty => &self.ever,
-            Room::At(_) | Room::Stopped => return None,
+            Room::At(_) => return None,
         };
         if list.found.is_empty() {
             return None;

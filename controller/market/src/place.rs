@@ -27,8 +27,6 @@ use crate::state::{Held, Node, State};
 pub(crate) enum Room {
     /// None: could it ever fit?
     Empty,
-    /// All but those that are being stopped: will it fit soon?
-    Stopped,
     /// Those that are not known to be free by then: see [`crate::booking::known_end`].
     At(TimeMs),
     /// All.
@@ -277,7 +275,6 @@ impl<'a> World<'a> {
         match self.room {
             Room::Now => true,
             Room::Empty => false,
-            Room::Stopped => !stopping(self.state, lease, rank, held),
             Room::At(time) => booking::known_end(self.state, lease, rank, held) > time,
         }
     }
