@@ -5,8 +5,8 @@ use cid::Cid;
 
 /// Media type.
 pub const CAR: &str = "application/vnd.ipld.car";
-/// Bytes of blocks after which a message takes no more: four of the usual leaves, or many small files.
-pub(crate) const FULL: usize = 4 << 20;
+/// Bytes of blocks after which a message takes no more: two of the usual leaves, or many small files.
+pub(crate) const FULL: usize = 2 << 20;
 /// Most blocks of one message, and most CIDs of one question.
 pub(crate) const MOST: usize = 1024;
 /// Bytes of the longest message: a full one, one block more, and what stands around them.

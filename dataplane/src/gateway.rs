@@ -1,9 +1,11 @@
 //! Our side of the trustless gateway: bare blocks by CID, each verified as it leaves and as it enters.
 //!
-//! For many small blocks: `POST /ipfs/have`, `/ipfs/want` and `/ipfs/blocks`, each up to 1024 CIDs or some 4 MiB at a time.
+//! For many small blocks: `POST /ipfs/have`, `/ipfs/want` and `/ipfs/blocks`, each up to 1024 CIDs or some 2 MiB at a time.
 //! `GET|HEAD /ipfs/{cid}` (with `?format=raw` or `Accept: application/vnd.ipld.raw`) and `PUT /ipfs/{cid}`.
 //! No files, folders or CARs: who wants those fetches the blocks and checks them. Who may call is decided by the
 //! layers that the caller puts around the router.
+
+use std::collections::HashSet;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -108,20 +110,27 @@ async fn take(
 /// `{"cids": [..]}` in, `{"absent": [..]}` out: those of which no good copy is here.
 async fn have(State(store): State<Store>, body: Body) -> Result<Response, Problem> {
     let cids = asked(body).await?;
-    let absent = blocking(move || {
-        let absent = cids.iter().filter(|cid| store.get(cid).is_err());
-        absent.map(ToString::to_string).collect::<Vec<_>>()
+    let absent = store.question(move |store, stop| {
+        let mut absent = Vec::new();
+        for cid in cids {
+            stop.check()?;
+            if store.get(&cid).is_err() {
+                absent.push(cid.to_string());
+            }
+        }
+        Ok(absent)
     });
-    let answer = serde_json::json!({ "absent": absent.await }).to_string();
+    let answer = serde_json::json!({ "absent": absent.await? }).to_string();
     Ok(([(CONTENT_TYPE, "application/json")], answer).into_response())
 }
 
 /// `{"cids": [..]}` in, a CAR of those that are here out, in order, until it is full: who misses some asks again.
 async fn give_many(State(store): State<Store>, body: Body) -> Result<Response, Problem> {
     let cids = asked(body).await?;
-    let car = blocking(move || {
+    let car = store.question(move |store, stop| {
         let mut car = Writer::new();
         for cid in &cids {
+            stop.check()?;
             match store.get(cid) {
                 Ok(bytes) => car.add(cid, &bytes),
                 Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
@@ -167,7 +176,9 @@ async fn asked(body: Body) -> Result<Vec<Cid>, Problem> {
     if asked.cids.len() > car::MOST {
         return Err(Problem::BadQuestion);
     }
-    asked.cids.iter().map(|cid| parse(cid)).collect()
+    // Each once: a question is paid for by what it asks about.
+    let mut seen = HashSet::new();
+    asked.cids.iter().filter(|cid| seen.insert(cid.as_str())).map(|cid| parse(cid)).collect()
 }
 
 async fn body_within(body: Body, limit: usize) -> Result<Bytes, Problem> {
@@ -282,6 +293,13 @@ impl Problem {
                 error.to_string(),
                 "send the bytes that the CID names",
                 false,
+            ),
+            Self::Store(StoreError::Busy) => (
+                StatusCode::TOO_MANY_REQUESTS,
+                "store_busy",
+                "too many blocks are being looked for".to_owned(),
+                "send it again in a few seconds",
+                true,
             ),
             Self::Store(error @ StoreError::OverAllowance { .. }) => (
                 StatusCode::PAYLOAD_TOO_LARGE,

@@ -11,7 +11,7 @@ use crate::http::HttpGateway;
 use crate::source::{SourceError, blocking};
 use crate::store::{Store, StoreError};
 
-/// Groups of blocks on their way at once: each up to 4 MiB of memory.
+/// Groups of blocks on their way at once: each up to 2 MiB of memory.
 const PARALLEL: usize = 4;
 /// Blocks of a group, which are asked about together.
 const GROUP: usize = 256;

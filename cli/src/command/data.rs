@@ -74,7 +74,7 @@ async fn add(out: Output, session: &Session, path: &Path, name: Option<String>, 
     }
     let name = name.or_else(|| path.file_name().map(|name| name.to_string_lossy().into_owned())).unwrap_or_default();
     let scratch = Scratch::new(Home::scratch("adding"))?;
-    let store = Store::open(&scratch.0)?;
+    let store = Store::scratch(&scratch.0)?;
     let added = read(&store, path, skip_special).await?;
     for skipped in &added.skipped {
         out.note(format!("left out: {}", printable(&skipped.to_string())));
@@ -174,7 +174,7 @@ async fn get(out: Output, session: &Session, cid: &str, dest: &Path) -> Done {
     // Beside the destination, and named by the CID: a fetch that broke off goes on where it was.
     let folder = dest.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let blocks = folder.join(format!(".{root}.blocks"));
-    let store = Store::open(&blocks)?;
+    let store = Store::scratch(&blocks)?;
     let bar = progress();
     let shown = bar.clone();
     let sources: Vec<Arc<dyn Source>> = vec![Arc::new(Gateway::new(session.client.clone()))];

@@ -9,7 +9,7 @@ use crate::store::Store;
 /// Links followed for one path, as Linux has it.
 const MAX_HOPS: usize = 40;
 /// Names walked through for one path, those of links included.
-const MAX_STEPS: usize = 1_000;
+const MAX_STEPS: usize = 256;
 
 /// What a path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

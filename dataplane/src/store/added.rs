@@ -85,7 +85,8 @@ pub struct Added {
 /// An entry that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its path below the root, shortened if it is very long. Bytes that are no text are shown as such.
+    /// Its path below the root, shortened if it is very long. Bytes that are no text are shown as such, control
+    /// characters by their escapes.
     pub path: String,
     /// Why, in a few words: "it is a socket".
     pub why: String,

@@ -34,14 +34,13 @@ pub use walk::Stat;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use cid::Cid;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use tokio::sync::Semaphore;
 
 use crate::dag::{self, DagError, MAX_BLOCK, Node};
 use error::{At, at};
@@ -62,12 +61,14 @@ struct Inner {
     blocks: PathBuf,
     tmp: PathBuf,
     pins: PathBuf,
+    /// Whether a sync is one.
+    lasting: bool,
     next_tmp: AtomicU64,
     loose: quota::Ledger,
     /// Held while a root is pinned and while blocks are collected.
     gate: Mutex<()>,
-    works: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    walks: work::Gate,
+    questions: work::Gate,
 }
 
 /// What a store holds.
@@ -95,16 +96,30 @@ impl Store {
     ///
     /// [`StoreError::Io`] if the folder cannot be made or read.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let dir = dir.as_ref();
+        Self::open_as(dir.as_ref(), true)
+    }
+
+    /// [`open`](Self::open) for blocks on their way to somewhere else: nothing here promises to survive a power cut, and
+    /// nothing waits for the disk. A block that one tore reads as corrupt, as ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn scratch(dir: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_as(dir.as_ref(), false)
+    }
+
+    fn open_as(dir: &Path, lasting: bool) -> Result<Self, StoreError> {
         let inner = Inner {
             blocks: dir.join("blocks"),
             tmp: dir.join("tmp"),
             pins: dir.join("pins"),
+            lasting,
             next_tmp: AtomicU64::new(0),
             loose: quota::Ledger::open(dir.join("loose"))?,
             gate: Mutex::new(()),
-            works: Arc::new(Semaphore::new(work::AT_ONCE)),
-            waiting: AtomicUsize::new(0),
+            walks: work::Gate::for_walks(),
+            questions: work::Gate::for_questions(),
         };
         for folder in [&inner.blocks, &inner.tmp, &inner.pins] {
             fs::create_dir_all(folder).at(folder)?;
@@ -200,6 +215,9 @@ impl Store {
     ///
     /// [`StoreError::Io`] if the file system reports that some write was lost.
     pub fn sync(&self) -> Result<(), StoreError> {
+        if !self.inner.lasting {
+            return Ok(());
+        }
         let blocks = &self.inner.blocks;
         let handle = File::open(blocks).at(blocks)?;
         nix::unistd::syncfs(&handle).map_err(io::Error::from).at(blocks)

@@ -73,14 +73,13 @@ impl Store {
     ) -> Result<Stat, StoreError> {
         let before = self.owner_folder(owner)?.join(root.to_string()).exists();
         let others = self.pinned_bytes(owner)?;
+        // What is not whole or too large is refused before anything waits for the disk.
+        let look = Walk::new(self, *root, limits, stop, Leaves::Look).measure(&mut |_| {})?;
+        if !before && others.saturating_add(look.stored) > allowance {
+            return Err(StoreError::OverAllowance { used: others, allowance });
+        }
         self.pin(owner, root)?;
-        let kept = self.stat_until(root, limits, stop).and_then(|stat| {
-            let used = if before { 0 } else { others };
-            if used.saturating_add(stat.stored) > allowance {
-                return Err(StoreError::OverAllowance { used, allowance });
-            }
-            Ok(stat)
-        });
+        let kept = self.stat_until(root, limits, stop);
         if kept.is_err() && !before {
             self.unpin(owner, root)?;
         }

@@ -219,13 +219,17 @@ impl Store {
 
     /// Loose blocks whose files are older than `grace`, or gone.
     fn old_loose(&self, grace: Duration) -> Vec<(String, Digest)> {
-        let owners = self.inner.loose.owners();
-        let all = owners.iter().flat_map(|(name, owner)| owner.blocks.keys().map(move |digest| (name, digest)));
-        let old = all.filter(|(_, digest)| {
+        // Listed first: nobody's upload waits while files are looked at.
+        let all: Vec<(String, Digest)> = {
+            let owners = self.inner.loose.owners();
+            let all = owners.iter().flat_map(|(name, owner)| owner.blocks.keys().map(move |digest| (name, digest)));
+            all.map(|(name, digest)| (name.clone(), *digest)).collect()
+        };
+        let old = all.into_iter().filter(|(_, digest)| {
             let modified = fs::metadata(self.path_of(digest)).and_then(|meta| meta.modified());
             modified.map_or(true, |time| time.elapsed().unwrap_or_default() >= grace)
         });
-        old.take(PASS).map(|(name, digest)| (name.clone(), *digest)).collect()
+        old.take(PASS).collect()
     }
 
     /// Notes everything below a pin. One that is not whole holds what can be reached.

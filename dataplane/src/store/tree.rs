@@ -239,9 +239,13 @@ fn shown(stack: &[Frame], name: &OsStr) -> String {
         }
         path.extend_from_slice(part.as_bytes());
     }
-    let path = String::from_utf8_lossy(&path);
+    // A terminal must not obey what a file is called.
+    let path: String = String::from_utf8_lossy(&path)
+        .chars()
+        .flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] })
+        .collect();
     match path.char_indices().rev().nth(MAX_SHOWN) {
-        None => path.into_owned(),
+        None => path,
         Some((start, _)) => format!("...{}", &path[start..]),
     }
 }

@@ -208,7 +208,8 @@ fn counted(store: &Store, seen: &Arc<AtomicUsize>) -> Router {
 
 #[tokio::test]
 async fn many_small_files_go_and_come_in_few_requests() {
-    let (dir, here) = store();
+    let dir = tempfile::tempdir().unwrap();
+    let here = Store::scratch(dir.path().join("store")).unwrap();
     let root = dir.path().join("small");
     std::fs::create_dir(&root).unwrap();
     for number in 0..3000 {
@@ -218,7 +219,8 @@ async fn many_small_files_go_and_come_in_few_requests() {
     let cid = here.add_path(&root).unwrap();
     let added = began.elapsed();
     let ((_there_dir, there), seen) = (store(), Arc::default());
-    let server = Server::start(counted(&there, &seen)).await;
+    let uploader = Uploader { owner: "alice".to_owned(), allowance: 1 << 30 };
+    let server = Server::start(counted(&there, &seen).layer(axum::Extension(uploader))).await;
     let gateway = HttpGateway::new(&server.url, None).unwrap();
 
     let began = std::time::Instant::now();

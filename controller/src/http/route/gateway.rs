@@ -91,12 +91,12 @@ fn have_blocks() {}
 
 /// Many blocks at once, as a CAR of version 1. Verify each against its CID; ask again for those that did not come.
 #[utoipa::path(post, path = "/ipfs/want", operation_id = "want_blocks", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
-    responses((status = 200, description = "Those that are here, in order, until some 4 MiB are reached", body = Vec<u8>,
+    responses((status = 200, description = "Those that are here, in order, until some 2 MiB are reached", body = Vec<u8>,
         content_type = "application/vnd.ipld.car")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn want_blocks() {}
 
-/// Gives the pool many blocks at once, as a CAR of version 1 of at most 1024 blocks and 6 MiB. The first that is not
+/// Gives the pool many blocks at once, as a CAR of version 1 of at most 1024 blocks and 4 MiB. The first that is not
 /// taken ends it; those before it stay.
 #[utoipa::path(post, path = "/ipfs/blocks", operation_id = "put_blocks", tag = "datasets", security(("bearer" = [])),
     request_body(content = Vec<u8>, content_type = "application/vnd.ipld.car"),
