@@ -390,6 +390,39 @@ impl From<selion_dataplane::StoreError> for Failure {
 mod tests {
     use super::*;
 
+    /// What is to be typed next after a refusal with these more fields.
+    fn suggested(code: &str, more: serde_json::Value) -> String {
+        let mut problem = serde_json::json!({
+            "type": "", "title": "", "status": 409, "detail": "", "code": code, "retryable": true, "suggestion": "",
+        });
+        for (name, value) in more.as_object().unwrap() {
+            problem[name] = value.clone();
+        }
+        let problem: Problem = serde_json::from_value(problem).unwrap();
+        Failure::from(ClientError::Problem(Box::new(problem))).body().suggestion.clone()
+    }
+
+    #[test]
+    fn waiting_is_suggested_only_where_it_helps_and_else_the_flag_that_is_in_the_way() {
+        let blocking = |now: bool, constraints: &[&str]| serde_json::json!({ "blocking": { "now": now, "constraints": constraints } });
+        assert!(suggested("pool_full", blocking(true, &["room"])).contains("--wait 10m"));
+        let never = suggested("gang_incomplete", blocking(false, &["cpu"]));
+        assert!(never.contains("change --cpu") && !never.contains("--wait 10m"), "{never}");
+        let mars =
+            serde_json::json!({ "unmatched": [{ "constraint": "regions", "asked": ["mars"], "there": ["eu"] }] });
+        assert!(suggested("no_matching_slice", mars).contains("another --region"));
+    }
+
+    #[test]
+    fn who_cannot_pay_is_told_the_command_that_mends_what_is_short() {
+        let short = |short: &str| {
+            let means = serde_json::json!({ "short": short, "deposit": "5", "grant": "0", "grant_until_ms": 0 });
+            suggested("payment_required", serde_json::json!({ "means": means }))
+        };
+        assert!(short("deposit").contains("account deposit") && !short("deposit").contains("grant"));
+        assert!(short("grant").contains("account grant") && !short("grant").contains("deposit"));
+    }
+
     #[test]
     fn the_json_of_an_error_is_a_contract() {
         let failure = Failure::usage("`4hours` is not a duration", "write 90s, 15m, 4h or 2d");
