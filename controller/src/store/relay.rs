@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Executor, Row, Sqlite, SqlitePool};
 
 use super::outbox::{self, Order, Outgoing};
-use super::{fixed, int, uint};
+use super::{count, fixed, int, uint};
 use crate::relay::judge::{Refusal, Since, Spent, Window};
 
 /// A request to be kept.

@@ -3,7 +3,7 @@
 use selion_api::agent::Fence;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
-use super::{int, uint};
+use super::{count, int};
 
 /// Starts a new term under `epoch` and returns the fence. A lower epoch than the stored one is not taken: `None`.
 pub async fn raise(db: &SqlitePool, epoch: u32) -> sqlx::Result<Option<Fence>> {
