@@ -1,6 +1,8 @@
 //! What owners may call things: printable, bounded, and nothing that a terminal, a file of lines or a shell takes for more
 //! than a word.
 
+use alloc::format;
+use alloc::string::String;
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Longest model, region, rack or profile name in bytes.
@@ -33,8 +35,8 @@ pub fn is_host(text: &str) -> bool {
 
 /// `host:port`, with an IPv6 address in brackets.
 #[must_use]
-pub fn host_port(host: &str, port: u16) -> alloc::string::String {
-    if host.contains(':') { alloc::format!("[{host}]:{port}") } else { alloc::format!("{host}:{port}") }
+pub fn host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]
