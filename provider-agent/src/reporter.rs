@@ -153,7 +153,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let book = Arc::new(Book::open(dir.path()).unwrap());
         book.pin_pool(PoolId { chain_id: 1, controller: Address([7; 20]) }).unwrap();
-        let reporter = Reporter::new(Arc::clone(&book), Arc::new(drop));
+        let reporter = Reporter::new(Arc::clone(&book), Arc::new(|_| {}));
         let key = MemberKey::of_report(&stopped(1));
         assert!(reporter.evict(key) && !reporter.evict(key), "said once");
         reporter.make(stopped(1), None).await.unwrap();

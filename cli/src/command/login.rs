@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use selion_api::rest::{Device, LoginView, Role, Scope, Whoami};
 use selion_client::Client;
 
+use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::profile::{Credentials, Home, Profile};
@@ -30,6 +31,9 @@ pub struct Args {
     /// With an API key instead: the file that holds it, or - for stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["key_file", "device"])]
     api_key_file: Option<PathBuf>,
+    /// Takes a controller without TLS beyond this machine: whoever is on the way can read tokens and act for the account
+    #[arg(long)]
+    insecure: bool,
 }
 
 /// Ends the login.
@@ -64,6 +68,11 @@ fn with_scheme(text: &str) -> Result<String, std::convert::Infallible> {
 
 /// Logs in. What the old profile of the same pool knows is kept.
 pub async fn main(out: Output, args: Args) -> Done {
+    if selion_client::is_exposed(&args.controller) && !args.insecure {
+        let detail = format!("{} is reached without TLS beyond this machine", args.controller);
+        let next = "use its https:// address, or --insecure if you trust everybody on the way";
+        return Err(Failure::new(Exit::Usage, "insecure", detail, next));
+    }
     let home = Home::find()?;
     let same = |old: &Profile| old.controller.trim_end_matches('/') == args.controller.trim_end_matches('/');
     let old = home.read()?.filter(same);

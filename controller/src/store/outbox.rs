@@ -463,3 +463,56 @@ pub async fn mark_dropped(db: &SqlitePool, seq: i64, reason: &str) -> sqlx::Resu
         .await?;
     Ok(done.rows_affected() == 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Store;
+
+    const KEY: Address = Address([1; 20]);
+
+    fn order(kind: Kind, subject: &str) -> Order {
+        Order { kind, subject: subject.into(), target: Address([2; 20]), calldata: vec![3] }
+    }
+
+    async fn subjects(db: &SqlitePool) -> Vec<String> {
+        live(db, KEY).await.unwrap().into_iter().map(|row| row.order.subject).collect()
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_one_accusation_does_not_overtake_the_answer_to_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Store::open(dir.path()).await.unwrap().writer;
+        for subject in ["case one", "case two", "case one"] {
+            push(&db, KEY, &order(Kind::Answer, subject), TimeMs(1)).await.unwrap();
+        }
+        assert_eq!(subjects(&db).await, ["case two", "case one"]);
+    }
+
+    #[tokio::test]
+    async fn a_newer_anchor_overtakes_one_that_was_not_signed_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Store::open(dir.path()).await.unwrap().writer;
+        for size in ["10", "20"] {
+            push(&db, KEY, &order(Kind::Anchor, size), TimeMs(1)).await.unwrap();
+        }
+        assert_eq!(subjects(&db).await, ["20"]);
+    }
+
+    #[tokio::test]
+    async fn a_damaged_number_is_named_and_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Store::open(dir.path()).await.unwrap().writer;
+        let mut one = db.acquire().await.unwrap();
+        push_one(&mut one).await;
+        sqlx::query("pragma ignore_check_constraints = on").execute(&mut *one).await.unwrap();
+        sqlx::query("update outbox set created_ms = -1").execute(&mut *one).await.unwrap();
+        drop(one);
+        let refused = live(&db, KEY).await.unwrap_err().to_string();
+        assert!(refused.contains("outbox.created_ms is -1"), "{refused}");
+    }
+
+    async fn push_one(db: &mut SqliteConnection) {
+        insert(db, KEY, &order(Kind::Anchor, "10"), TimeMs(1)).await.unwrap();
+    }
+}

@@ -184,7 +184,7 @@ async fn a_node_that_connects_again_and_again_makes_one_entry_and_then_has_to_wa
             break;
         }
     }
-    let (reason, detail) = refused.expect("it connects as often as it likes");
+    let (reason, detail) = refused.unwrap();
     assert_eq!(reason, Reason::NodeNotSchedulable);
     assert!(detail.contains("too often"), "{detail}");
     assert_eq!(world.hub.bad(Bad::TooOften), 1);
