@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Desired, MemberEvent, Peer};
 use selion_api::{Account, NodeSpec, Reason, words};
-use selion_contracts::Signer;
+use selion_contracts::{Rpc, Signer};
 use selion_dataplane::Store;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -124,7 +124,9 @@ fn check(config: &Config) -> Result<(), AgentError> {
             "address is no host name and no IP; give the one at which other nodes reach this one, without a port",
         );
     }
-    for (what, url) in [("controller", &config.controller), ("chain node", &config.chain_rpc)] {
+    // The chain's URL may stand in a file: what counts is where it leads. One that is none is told where it is used.
+    let chain = Rpc::new(&config.chain_rpc).map_or_else(|_| config.chain_rpc.clone(), |rpc| rpc.node().to_owned());
+    for (what, url) in [("controller", &config.controller), ("chain node", &chain)] {
         if selion_client::is_exposed(url) && !config.insecure {
             return fault(&format!(
                 "the {what} at {url} is reached without TLS beyond this machine: whoever is on the way could give this \
@@ -470,3 +472,7 @@ fn clear(leases: &Path, bin: &Path) -> Result<Bin, AgentError> {
 
 /// The folder of the state directory in which old rooms wait for their removal.
 const BIN: &str = "over";
+
+#[cfg(test)]
+#[path = "agent_tests.rs"]
+mod tests;

@@ -85,7 +85,13 @@ impl Child {
     fn start_again(&mut self) -> Done {
         let again = Self::start(self.name, &self.dir, self.args.clone())?;
         *self = Self { restarts: std::mem::take(&mut self.restarts), ..again };
+        self.listen_no_more();
         Ok(())
+    }
+
+    /// Nobody waits for what it says any more: kept for ever, that would fill the memory.
+    fn listen_no_more(&mut self) {
+        self.said.close();
     }
 
     /// The first thing it says of which `pick` makes something.
@@ -228,6 +234,11 @@ impl Crew {
             }
         }
         Ok(())
+    }
+
+    /// All parts are up, and nobody waits for what they say any more.
+    pub fn listen_no_more(&mut self) {
+        self.0.iter_mut().for_each(Child::listen_no_more);
     }
 
     /// Waits until a part ends by itself, and starts it again after a while. Cancelled in between it leaves the part down.

@@ -93,6 +93,7 @@ pub async fn main(out: Output, args: Args) -> Done {
 
 /// Starts again what ends, until a part has died too often.
 async fn keep_up(out: Output, crew: &mut Crew) -> Done {
+    crew.listen_no_more();
     loop {
         let again = crew.restart_the_first_to_end().await?;
         if out.is_json() {
