@@ -17,7 +17,7 @@ pub struct BadId {
 }
 
 macro_rules! byte_id {
-    ($(#[$doc:meta])* $name:ident, $len:literal, $what:literal) => {
+    ($(#[$doc:meta])* $name:ident, $len:literal, $what:literal, $pattern:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
         pub struct $name(pub [u8; $len]);
@@ -60,13 +60,13 @@ macro_rules! byte_id {
             }
         }
 
-        text_on_the_wire!($name, $what);
+        text_on_the_wire!($name, $what, $pattern);
     };
 }
 
 /// Serialises a type as the text that `Display` writes and `FromStr` reads.
 macro_rules! text_on_the_wire {
-    ($name:ident, $what:literal) => {
+    ($name:ident, $what:literal, $pattern:literal) => {
         #[cfg(feature = "wire")]
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -88,6 +88,7 @@ macro_rules! text_on_the_wire {
                 utoipa::openapi::schema::ObjectBuilder::new()
                     .schema_type(utoipa::openapi::schema::Type::String)
                     .description(Some($what))
+                    .pattern(Some($pattern))
                     .into()
             }
         }
@@ -100,23 +101,23 @@ pub(crate) use text_on_the_wire;
 
 byte_id!(
     /// An EVM address that is not one of ours: a token, a contract, a session key.
-    Address, 20, "a 20-byte address as 0x and 40 hex digits"
+    Address, 20, "a 20-byte address as 0x and 40 hex digits", "^0x[0-9a-fA-F]{40}$"
 );
 byte_id!(
     /// The EVM address of a person or a company: a renter, a provider, the authority.
-    Account, 20, "a 20-byte account as 0x and 40 hex digits"
+    Account, 20, "a 20-byte account as 0x and 40 hex digits", "^0x[0-9a-fA-F]{40}$"
 );
 byte_id!(
     /// A machine with an agent; its id is the EVM address of its node key.
-    NodeId, 20, "a 20-byte node id as 0x and 40 hex digits"
+    NodeId, 20, "a 20-byte node id as 0x and 40 hex digits", "^0x[0-9a-fA-F]{40}$"
 );
 byte_id!(
     /// SHA-256 or Keccak-256 of something, by context.
-    Hash32, 32, "a 32-byte hash as 0x and 64 hex digits"
+    Hash32, 32, "a 32-byte hash as 0x and 64 hex digits", "^0x[0-9a-fA-F]{64}$"
 );
 byte_id!(
     /// A recoverable secp256k1 signature: r, s, v (27 or 28).
-    Signature, 65, "a 65-byte signature as 0x and 130 hex digits"
+    Signature, 65, "a 65-byte signature as 0x and 130 hex digits", "^0x[0-9a-fA-F]{130}$"
 );
 
 /// A physical GPU by its UUID, as NVML prints it (`GPU-` and 8-4-4-4-12 hex digits).
@@ -157,7 +158,11 @@ impl FromStr for GpuId {
         Ok(Self(bytes))
     }
 }
-text_on_the_wire!(GpuId, "a GPU UUID as NVML prints it");
+text_on_the_wire!(
+    GpuId,
+    "a GPU UUID as NVML prints it",
+    "^GPU-[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+);
 
 /// A lease, named by the log entry that created it; never random, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
@@ -193,7 +198,7 @@ impl FromStr for LeaseId {
             .ok_or_else(|| BadId { text: String::from(text), what: "a lease id as lease-<entry>-<index>" })
     }
 }
-text_on_the_wire!(LeaseId, "a lease id: lease-<entry>-<index>");
+text_on_the_wire!(LeaseId, "a lease id: lease-<entry>-<index>", "^lease-(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,8})$");
 
 #[cfg(test)]
 mod tests {

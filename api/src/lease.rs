@@ -41,12 +41,12 @@ pub const MAX_WAIT_MS: u64 = 7 * 24 * crate::unit::MS_PER_HOUR;
 pub struct MemberWant {
     /// The slice.
     pub slice: SliceWant,
-    /// How many whole GPUs, 1 to [`MAX_GPUS`]. More than one only where the slice is the whole GPU: CUDA opens at most one
+    /// How many whole GPUs. More than one only where the slice is the whole GPU: CUDA opens at most one
     /// MIG instance in a process.
-    #[cfg_attr(feature = "wire", serde(default = "one"))]
+    #[cfg_attr(feature = "wire", serde(default = "one"), schema(minimum = 1, maximum = 16, default = 1))]
     pub gpus: u16,
     /// Only GPUs of one of these models; any if empty.
-    #[cfg_attr(feature = "wire", serde(default))]
+    #[cfg_attr(feature = "wire", serde(default), schema(max_items = 16))]
     pub models: Vec<String>,
     /// Only this node.
     #[cfg_attr(feature = "wire", serde(default))]
@@ -55,16 +55,24 @@ pub struct MemberWant {
     #[cfg_attr(feature = "wire", serde(default))]
     pub gpu: Option<GpuId>,
     /// CPU beside the slice, in thousandths of a core.
-    #[cfg_attr(feature = "wire", serde(default = "default_cpu_milli"))]
+    #[cfg_attr(
+        feature = "wire",
+        serde(default = "default_cpu_milli"),
+        schema(default = 500, maximum = 4_294_967_295_u32)
+    )]
     pub cpu_milli: u32,
     /// Memory beside the slice, in bytes.
-    #[cfg_attr(feature = "wire", serde(default = "default_ram_bytes"))]
+    #[cfg_attr(
+        feature = "wire",
+        serde(default = "default_ram_bytes"),
+        schema(default = 536_870_912, maximum = 9_223_372_036_854_775_807_i64)
+    )]
     pub ram_bytes: u64,
     /// Disk beside the slice, in bytes.
-    #[cfg_attr(feature = "wire", serde(default))]
+    #[cfg_attr(feature = "wire", serde(default), schema(default = 0, maximum = 9_223_372_036_854_775_807_i64))]
     pub disk_bytes: u64,
     /// Network bandwidth beside the slice, in megabits a second.
-    #[cfg_attr(feature = "wire", serde(default))]
+    #[cfg_attr(feature = "wire", serde(default), schema(default = 0, maximum = 4_294_967_295_u32))]
     pub net_mbps: u32,
 }
 

@@ -64,7 +64,11 @@ impl FromStr for Licence {
     }
 }
 
-text_on_the_wire!(Licence, "a licence as ISSUER/PRODUCT: an account, and 0x with 64 hex digits or a name");
+text_on_the_wire!(
+    Licence,
+    "a licence as ISSUER/PRODUCT: an account, and 0x with 64 hex digits or a name",
+    "^0x[0-9a-fA-F]{40}/.+$"
+);
 
 #[cfg(test)]
 mod tests {

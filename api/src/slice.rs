@@ -227,8 +227,10 @@ pub enum SliceWant {
     /// A share.
     Share {
         /// Compute in permille of the GPU, 1 to 1000.
+        #[cfg_attr(feature = "wire", schema(minimum = 1, maximum = 1000))]
         compute_permille: u16,
         /// Memory in bytes.
+        #[cfg_attr(feature = "wire", schema(minimum = 1, maximum = 9_223_372_036_854_775_807_i64))]
         mem_bytes: u64,
     } = 2,
 }

@@ -76,7 +76,7 @@ macro_rules! money {
             }
         }
 
-        text_on_the_wire!($name, $what);
+        text_on_the_wire!($name, $what, "^([0-9]{1,19}|1[0-7][0-9]{18}|18446744073709551615)$");
     };
 }
 

@@ -10,6 +10,7 @@ use selion_contracts::{PoolError, RpcError, SignerError, TxError};
 use serde::Serialize;
 
 use crate::exit::Exit;
+use crate::refused;
 use crate::unit::show_money;
 
 /// A failure, ready to be shown. Boxed inside, so that results stay small.
@@ -114,6 +115,61 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
+/// What the command line calls the fields of requests.
+const FLAGS: &[(&str, &str)] = &[
+    ("duration_ms", "--duration"),
+    ("wait_ms", "--wait"),
+    ("max_rate", "--max-rate"),
+    ("max_latency_us", "--max-latency"),
+    ("min_members", "--min-count"),
+    ("min_nodes", "--min-nodes"),
+    ("members", "--count"),
+    ("within", "--within"),
+    ("regions", "--region"),
+    ("classes", "--class"),
+    ("models", "--model"),
+    ("gpus", "--gpus"),
+    ("gpu", "--gpu"),
+    ("node", "--node"),
+    ("slice", "--slice"),
+    ("profile", "--slice"),
+    ("compute_permille", "--slice"),
+    ("mem_bytes", "--slice"),
+    ("cpu_milli", "--cpu"),
+    ("ram_bytes", "--ram"),
+    ("disk_bytes", "--disk"),
+    ("net_mbps", "--net"),
+    ("datasets", "--data"),
+    ("near_data", "--near-data"),
+    ("env", "--env"),
+    ("command", "the command"),
+    ("on_node_loss", "--on-node-loss"),
+    ("priority", "--priority"),
+    ("licence", "--licence"),
+    ("expires_ms", "--expires"),
+    ("scopes", "--scope"),
+    ("name", "--name"),
+    ("notice_ms", "--notice"),
+];
+
+/// The faults of a request in the words of the command line; `None` if there are none.
+fn in_flags(errors: &[FieldError]) -> Option<String> {
+    let told: Vec<String> = errors.iter().map(in_flag).collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+fn in_flag(error: &FieldError) -> String {
+    let flag = |name: &str| FLAGS.iter().find(|(field, _)| *field == name).map(|(_, flag)| *flag);
+    let named = error.pointer.rsplit('/').find_map(flag).unwrap_or(&error.pointer);
+    let words = error.detail.split(' ').map(|word| {
+        let bare = word.trim_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        // Only names that no sentence has as a word.
+        flag(bare).filter(|_| bare.contains('_')).map_or_else(|| word.to_owned(), |flag| word.replace(bare, flag))
+    });
+    let detail = words.collect::<Vec<_>>().join(" ");
+    if detail.starts_with(named) || named.is_empty() { detail } else { format!("{named}: {detail}") }
+}
+
 /// What to type next, where the controller can only name its own paths.
 fn next(problem: &Problem) -> Option<String> {
     let words = match problem.code.as_str() {
@@ -154,6 +210,12 @@ impl From<ClientError> for Failure {
                 let mut failure =
                     Self::new(Exit::of_problem(problem), &problem.code, &problem.detail, &problem.suggestion);
                 failure.0.errors.clone_from(&problem.errors);
+                if let Some(detail) = in_flags(&problem.errors) {
+                    // Said once, in the words of the command line; programs read the fields in `errors`.
+                    failure.0.detail = detail;
+                    failure.0.suggestion =
+                        "correct what is named; `selion help COMMAND` shows what it takes".to_owned();
+                }
                 failure.0.nearest.clone_from(&problem.nearest);
                 failure.0.trace_id.clone_from(&problem.trace_id);
                 if let Some(words) = next(problem) {
@@ -182,6 +244,11 @@ impl From<ClientError> for Failure {
 
 impl From<RpcError> for Failure {
     fn from(error: RpcError) -> Self {
+        if let RpcError::Reverted { reason, .. } = &error
+            && let Some((what, remedy)) = refused::in_words(reason)
+        {
+            return Self::new(Exit::Conflict, "contract_refused", what, remedy);
+        }
         const NODE: &str = "check --chain-rpc, and that the chain's node runs";
         let (exit, code, suggestion) = match &error {
             RpcError::BadUrl { .. } => (Exit::Usage, "bad_chain_url", NODE),
@@ -271,6 +338,30 @@ mod tests {
         assert_eq!((failure.body().exit, failure.body().code.as_str()), (6, "price_above_max"));
         let near = failure.body().nearest.as_ref().map(crate::output::nearest).unwrap();
         assert!(near.ends_with("asks 0.39625 an hour, the limit is 0.10"), "{near}");
+    }
+
+    #[test]
+    fn faults_of_fields_are_told_once_and_as_flags() {
+        let error = |pointer: &str, detail: &str| FieldError {
+            pointer: pointer.to_owned(),
+            code: "bad_value".to_owned(),
+            detail: detail.to_owned(),
+        };
+        let told = in_flags(&[
+            error("/duration_ms", "duration_ms is 1 to 2592000000 (30 days)"),
+            error("/members/0/gpus", "only whole GPUs go together in one member"),
+            error("/min_nodes", "min_nodes is at most min_members: the other members may get no place"),
+            error("/command", "command names at least a program"),
+        ]);
+        assert_eq!(
+            told.as_deref(),
+            Some(
+                "--duration is 1 to 2592000000 (30 days); --gpus: only whole GPUs go together in one member; \
+                 --min-nodes is at most --min-count: the other members may get no place; \
+                 the command: command names at least a program"
+            )
+        );
+        assert_eq!(in_flags(&[]), None);
     }
 
     #[test]

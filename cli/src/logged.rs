@@ -9,14 +9,13 @@ use selion_sim::world::Entered;
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
-use crate::profile::Home;
 
 /// Reads and replays the log at `place`: a controller's URL, a file with one published entry a line, or a controller's
 /// data directory; without one, of the profile's controller.
 pub async fn history(place: Option<&str>) -> Done<History> {
     let place = match place {
         Some(place) => place.to_owned(),
-        None => Home::find()?.profile()?.controller,
+        None => crate::session::controller()?,
     };
     let entries = published(&place).await?;
     let log = Log::read(&entries);

@@ -10,6 +10,7 @@ mod layers;
 mod logged;
 mod output;
 mod profile;
+mod refused;
 mod serving;
 mod session;
 mod slice;

@@ -104,9 +104,6 @@ impl Output {
             return;
         }
         let _ = writeln!(stderr, "error: {} [{}]", body.detail, body.code);
-        for error in &body.errors {
-            let _ = writeln!(stderr, "  {}: {}", error.pointer, error.detail);
-        }
         if let Some(near) = &body.nearest {
             let _ = writeln!(stderr, "  nearest: {}", nearest(near));
         }

@@ -99,6 +99,7 @@ impl Home {
         if lines.is_empty() {
             return Ok(());
         }
+        self.make()?;
         let path = self.promises_file();
         let mut options = OpenOptions::new();
         options.append(true).create(true).mode(0o600);
@@ -123,7 +124,8 @@ impl Home {
                 Exit::Auth,
                 "no_profile",
                 format!("there is no profile at {}", self.profile_file().display()),
-                "run `selion login --controller URL` for a pool, or `selion up` for one of your own",
+                "run `selion login --controller URL` for a pool, or `selion up` for one of your own; with \
+                 SELION_CONTROLLER and SELION_API_KEY both set no profile is needed",
             )
         })
     }
@@ -187,6 +189,16 @@ impl Home {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(Failure::file(&path, &error)),
             _ => Ok(()),
+        }
+    }
+
+    /// A folder for what a command needs while it runs: below the profile's, or where the system has such, if there is
+    /// no profile.
+    pub fn scratch(name: &str) -> PathBuf {
+        let name = format!("{name}-{}", std::process::id());
+        match Self::find() {
+            Ok(home) => home.0.join(name),
+            Err(_) => std::env::temp_dir().join(format!("selion-{name}")),
         }
     }
 

@@ -8,6 +8,7 @@ use selion_api::rest::Whoami;
 use selion_audit::KeptPromise;
 use selion_client::{Client, LocalWallet, Trust};
 use selion_contracts::{BlockTag, Pool, Rpc, Signer};
+use tokio::runtime::Handle;
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -19,21 +20,44 @@ pub struct Session {
     pub profile: Profile,
     /// The controller.
     pub client: Client,
-    home: Home,
+    /// `None` where nobody has one, as in a container with an empty environment.
+    home: Option<Home>,
 }
 
 impl Session {
-    /// The session of the profile in use.
+    /// The session that the environment names whole, or else that of the profile in use.
     pub fn open() -> Done<Self> {
-        Self::of(&Home::find()?)
+        match from_environment() {
+            Some((controller, api_key)) => Self::of_environment(&controller, &api_key),
+            None => Self::of(&Home::find()?),
+        }
+    }
+
+    /// Pool and login by the environment alone. A profile of the same controller adds what it knows besides: its chain,
+    /// and the account's key.
+    fn of_environment(controller: &str, api_key: &str) -> Done<Self> {
+        let home = Home::find().ok();
+        let same = |profile: &Profile| profile.controller.trim_end_matches('/') == controller.trim_end_matches('/');
+        let kept = home.as_ref().and_then(|home| home.read().ok().flatten()).filter(same);
+        let client = Client::new(controller)?;
+        client.set_api_key(api_key);
+        let profile = match kept {
+            Some(profile) => profile,
+            None => {
+                let chain_rpc = variable("SELION_CHAIN_RPC");
+                // Every command opens its session first and waits for nothing else.
+                let asked = Handle::current();
+                tokio::task::block_in_place(|| asked.block_on(profile(&client, chain_rpc, None)))?
+            }
+        };
+        Ok(Self { profile, client, home })
     }
 
     /// The session of that profile.
     pub fn of(home: &Home) -> Done<Self> {
         let profile = home.profile()?;
         let client = Client::new(&profile.controller)?;
-        let env = std::env::var("SELION_API_KEY").ok().filter(|key| !key.is_empty());
-        let credentials = match env {
+        let credentials = match variable("SELION_API_KEY") {
             Some(api_key) => Some(Credentials::Key { api_key }),
             None => home.credentials()?,
         };
@@ -49,7 +73,7 @@ impl Session {
                 return Err(Failure::new(Exit::Auth, "no_login", detail, suggestion));
             }
         }
-        Ok(Self { profile, client, home: home.clone() })
+        Ok(Self { profile, client, home: Some(home.clone()) })
     }
 
     /// From now on promises that come with answers are checked. The authority is the chain's if the profile names a
@@ -75,7 +99,12 @@ impl Session {
     /// Puts the promises that came into the profile's folder, for `selion audit --proof`.
     pub fn keep_promises(&self) -> Done {
         let pool = self.pool_id();
-        self.home.keep_promises(self.client.take_promises().into_iter().map(|signed| KeptPromise { pool, signed }))
+        let promises = self.client.take_promises().into_iter().map(|signed| KeptPromise { pool, signed });
+        match &self.home {
+            Some(home) => home.keep_promises(promises),
+            // Who has no place for evidence goes without.
+            None => Ok(()),
+        }
     }
 
     /// The pool that requests are signed for.
@@ -110,6 +139,23 @@ impl Session {
             return Err(Failure::usage(detail, "log in again with the --chain-rpc of the pool's chain"));
         }
         Ok((signer, pool))
+    }
+}
+
+/// Controller and API key, where the environment names both: then no profile is needed.
+fn from_environment() -> Option<(String, String)> {
+    variable("SELION_CONTROLLER").zip(variable("SELION_API_KEY"))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The controller in use: of the environment, or else of the profile.
+pub fn controller() -> Done<String> {
+    match variable("SELION_CONTROLLER") {
+        Some(controller) => Ok(controller),
+        None => Ok(Home::find()?.profile()?.controller),
     }
 }
 

@@ -88,6 +88,46 @@ fn a_key_does_what_its_scope_says_until_it_is_revoked(home: &Path) {
     assert_eq!((over.status.code(), &json(&over)["error"]["code"]), (Some(4), &"bad_api_key".into()));
 }
 
+fn controller_and_key_in_the_environment_are_enough(home: &Path, url: &str) {
+    let mut words = vec!["key", "create", "--name", "ci", "--output", "json"];
+    for scope in ["lease:read", "lease:write", "data:read", "data:write", "money:read"] {
+        words.extend(["--scope", scope]);
+    }
+    let key = json(&run(home, &words))["api_key"].as_str().expect("a key").to_owned();
+    let empty = tempfile::tempdir().expect("a folder");
+    let nowhere = empty.path().join("there/is/no/profile");
+    for place in [None, Some(&nowhere)] {
+        let bare = |words: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_selion"));
+            command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(empty.path()).args(words);
+            command
+                .env("SELION_CONTROLLER", url)
+                .env("SELION_API_KEY", &key)
+                .envs(place.map(|dir| ("SELION_HOME", dir)));
+            command.output().expect("the binary starts")
+        };
+        for words in [
+            &["offers"][..],
+            &["whoami"],
+            &["lease", "list"],
+            &["data", "list"],
+            &["account", "show"],
+            &["why", "--help"],
+        ] {
+            let done = bare(words);
+            assert_eq!(done.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        let hi = bare(&["run", "--slice", "1g.10gb", "--", "echo", "hi"]);
+        assert_eq!(String::from_utf8_lossy(&hi.stdout), "hi\n", "{}", String::from_utf8_lossy(&hi.stderr));
+        std::fs::write(empty.path().join("in.txt"), "more data\n").expect("written");
+        let added = bare(&["data", "add", "in.txt"]);
+        assert_eq!(added.status.code(), Some(0), "{}", String::from_utf8_lossy(&added.stderr));
+    }
+    let long = selion(home).args(["run", "--slice", "1g.10gb", "--duration", "31d", "--", "true"]).output();
+    let told = String::from_utf8_lossy(&long.expect("the binary starts").stderr).into_owned();
+    assert!(told.contains("--duration") && !told.contains("duration_ms"), "{told}");
+}
+
 fn a_device_is_let_in_by_its_code_and_logs_out(home: &Path, url: &str) {
     let elsewhere = tempfile::tempdir().expect("a folder");
     let elsewhere = elsewhere.path();
@@ -150,6 +190,7 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
 
     let url = pool.ready["controller"].as_str().expect("a URL").to_owned();
     a_key_does_what_its_scope_says_until_it_is_revoked(home);
+    controller_and_key_in_the_environment_are_enough(home, &url);
     a_device_is_let_in_by_its_code_and_logs_out(home, &url);
 
     assert_eq!(pool.interrupt(), Some(0));

@@ -44,6 +44,7 @@ create table signed_voucher (
     unclaimed_since     integer,
     primary key (renter, provider)
 ) strict, without rowid;
+create index signed_voucher_provider on signed_voucher (provider, renter);
 
 -- A pair's signed total never falls.
 create trigger signed_voucher_rises before update on signed_voucher

@@ -44,6 +44,8 @@ create table device (
     user_code  text    not null unique check (length(user_code) = 8),
     name       text    not null check (length(name) <= 64),
     origin     text    not null check (length(origin) <= 64),
+    -- What its address counts as.
+    network    text    not null check (length(network) <= 64),
     created_ms integer not null check (created_ms >= 0),
     expires_ms integer not null check (expires_ms > created_ms),
     -- Least milliseconds between two questions, and when it last asked.
@@ -55,6 +57,7 @@ create table device (
     check (account is null or denied_ms is null)
 ) strict, without rowid;
 create index device_expires on device (expires_ms);
+create index device_network on device (network, expires_ms);
 
 -- Keys of before could do everything but manage logins.
 alter table api_key add column scopes text not null

@@ -10,8 +10,10 @@ use selion_market::engine::Weighting;
 use serde::{Deserialize, Serialize};
 
 mod accounts;
+mod serving;
 
 pub use accounts::{AccountConfig, GroupConfig};
+pub use serving::ServingConfig;
 
 /// A controller's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +51,8 @@ pub struct Config {
     pub requests_per_minute: u32,
     /// Largest dataset uploaded as one file, in bytes.
     pub upload_limit_bytes: u64,
+    /// Connections: how many, and how long one may be held for nothing.
+    pub serving: ServingConfig,
     /// Bytes of content that an account with a deposit may keep in the pool.
     pub storage_bytes: u64,
 }
@@ -72,6 +76,7 @@ impl Default for Config {
             relay_per_day: 0,
             requests_per_minute: 1_200,
             upload_limit_bytes: 16 << 30,
+            serving: ServingConfig::default(),
             storage_bytes: 256 << 30,
         }
     }

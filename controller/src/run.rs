@@ -1,14 +1,14 @@
 //! Joins the parts of one controller and runs them until told to stop.
 
-use std::fs::{self, DirBuilder};
-use std::future::IntoFuture;
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::stat::Mode;
 use selion_api::commit::PoolId;
 use selion_api::{Address, NodeId};
 use selion_contracts::{BlockTag, PoolError, RpcError};
@@ -34,6 +34,7 @@ use crate::mirror::{self, Finality, Mirror, SourceError};
 use crate::pen::Pen;
 use crate::relay::{self, Relay};
 use crate::sequencer::{self, Sequencer, StartError};
+use crate::serve;
 use crate::store::{Store, StoreError};
 use crate::{App, wall_clock};
 
@@ -83,9 +84,6 @@ pub enum RunError {
         /// Cause.
         source: io::Error,
     },
-    /// The server failed while it ran.
-    #[error("the server ended: {0}")]
-    Serve(io::Error),
     /// Another controller took over, or an agent proved that this log is not the one that was promised.
     #[error("this controller may not decide any more; the lines above say why")]
     Deposed,
@@ -101,7 +99,10 @@ pub async fn run(
     stop: CancellationToken,
     ready: impl FnOnce(SocketAddr) + Send,
 ) -> Result<(), RunError> {
+    // Files that SQLite and others make later are this user's alone as well.
+    nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
     let policy = config.policy.policy()?;
+    config.serving.check()?;
     let dir = config.data_dir.clone();
     let in_dir = |source| RunError::DataDir { path: dir.display().to_string(), source };
     make_private(&dir).map_err(in_dir)?;
@@ -112,7 +113,7 @@ pub async fn run(
     // Before the term is raised: a second controller that finds the port taken must not depose the first.
     let listener =
         TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
-    let address = listener.local_addr().map_err(RunError::Serve)?;
+    let address = listener.local_addr().map_err(|source| RunError::Listen { address: config.listen, source })?;
     let secrets = Arc::new(Secrets::open(&dir, &terms.id)?);
     let origin = Arc::new(Origin::of(config.public_url.as_deref(), address)?);
     let logins = Arc::new(Logins::load(&store.readers, wall_clock()).await.map_err(StoreError::Sql)?);
@@ -167,19 +168,17 @@ pub async fn run(
     let mut tasks = start_edges(&app, &terms, keys, (address, nudge), &edges).await?;
     tasks.spawn(watch_authority(log.clone(), core.clone(), edges.clone()));
     tracing::info!(%address, pool = %terms.id.controller, fence = ?log.position().fence, "the controller is ready");
-    let service = http::router(app).into_make_service_with_connect_info::<SocketAddr>();
-    let serving = axum::serve(listener, service).with_graceful_shutdown(edges.clone().cancelled_owned());
+    let limits = app.config.serving.clone();
+    let serving = serve::serve(listener, http::router(app), &limits, edges.clone());
     ready(address);
 
-    let mut serving = std::pin::pin!(serving.into_future());
-    let served = tokio::select! {
-        served = &mut serving => served,
-        () = core.cancelled() => Err(io::Error::other("deposed")),
-        () = stop.cancelled() => match tokio::time::timeout(FAREWELL, &mut serving).await {
-            Ok(served) => served,
-            Err(_) => Ok(()), // streams that nobody ended
-        },
-    };
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        () = &mut serving => {}
+        () = core.cancelled() => {}
+        // What is still open then are streams that nobody ended.
+        () = stop.cancelled() => drop(tokio::time::timeout(FAREWELL, &mut serving).await),
+    }
     let deposed = core.is_cancelled();
     edges.cancel();
     while tasks.join_next().await.is_some() {}
@@ -188,10 +187,7 @@ pub async fn run(
         tracing::error!("the sequencer ended by a panic; what it had committed is on disk");
     }
     store.close().await;
-    if deposed {
-        return Err(RunError::Deposed);
-    }
-    served.map_err(RunError::Serve)
+    if deposed { Err(RunError::Deposed) } else { Ok(()) }
 }
 
 /// The counter for calls that the operator pays for, as far as he wants it and the pool's contracts can.
@@ -329,13 +325,33 @@ fn on_claim(core: CancellationToken) -> Box<dyn Fn(Claim) + Send + Sync> {
     })
 }
 
-/// Makes the folder for this user alone; one that is there stays as it is.
+/// Makes the folder for this user alone; one that others may enter is closed to them, with all that lies in it.
 fn make_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    close(dir)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_symlink() {
+            close(&entry.path())?;
+        }
+    }
     // A folder that cannot be written is found now, not at the first lease.
     let probe = dir.join(".writable");
     fs::write(&probe, b"")?;
     fs::remove_file(probe)
+}
+
+/// Takes from everybody but its owner what they may do with `path`.
+fn close(path: &Path) -> io::Result<()> {
+    let mode = fs::symlink_metadata(path)?.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode & 0o700)).map_err(|error| {
+        let what =
+            format!("{} can be read by others (mode {mode:o}), and this user may not change that", path.display());
+        io::Error::new(error.kind(), what)
+    })
 }
 
 #[cfg(test)]

@@ -50,6 +50,23 @@ fn agents_are_back_once_every_node_that_the_log_holds_as_linked_is_linked_here()
 }
 
 #[test]
+fn a_data_directory_that_others_could_read_is_closed_to_them_with_all_that_lies_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    fs::create_dir_all(data.join("content")).unwrap();
+    fs::write(data.join("selion.db"), b"rows").unwrap();
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    set(&data, 0o755);
+    set(&data.join("content"), 0o755);
+    set(&data.join("selion.db"), 0o644);
+    make_private(&data).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&data), mode(&data.join("content")), mode(&data.join("selion.db"))), (0o700, 0o700, 0o600));
+    make_private(&dir.path().join("new/data")).unwrap();
+    assert_eq!(mode(&dir.path().join("new/data")), 0o700);
+}
+
+#[test]
 fn authority_has_passed_on_only_when_the_chains_epoch_is_above_the_logs() {
     let terms = |epoch| PoolTerms {
         token: Address([1; 20]),

@@ -19,8 +19,10 @@ use crate::unit::{Amount, Rate, TimeMs};
 #[serde(deny_unknown_fields)]
 pub struct DatasetMount {
     /// CID of a dataset that was added to the pool before.
+    #[schema(max_length = 128, example = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy")]
     pub cid: String,
     /// Folder name under `$SELION_DATA_DIR`: letters, digits, `.`, `_` and `-`.
+    #[schema(pattern = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$", example = "data")]
     pub mount: String,
 }
 
@@ -29,13 +31,16 @@ pub struct DatasetMount {
 #[serde(deny_unknown_fields)]
 pub struct NewLease {
     /// The members, in order of rank. One is a plain lease, more are a gang: all or nothing.
+    #[schema(min_items = 1, max_items = 64)]
     pub members: Vec<MemberWant>,
     /// So many members must have a place, those of the lowest ranks; the others get one if there is room at the grant.
     /// All if absent.
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 64)]
     pub min_members: Option<u16>,
     /// At least this many different nodes.
     #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 64, default = 1)]
     pub min_nodes: u16,
     /// What all its nodes have in common.
     #[serde(default)]
@@ -43,20 +48,25 @@ pub struct NewLease {
     /// Any two of its nodes are at most so far apart, in microseconds there and back: measured as the sum of the
     /// controller's round trips to both, which is never too little. Any if absent.
     #[serde(default)]
+    #[schema(maximum = 4_294_967_295_u32)]
     pub max_latency_us: Option<u32>,
     /// Only nodes in one of these regions; any if empty.
     #[serde(default)]
+    #[schema(max_items = 16)]
     pub regions: Vec<String>,
     /// Highest ask accepted for any member, all its GPUs together, token base units per hour.
     #[serde(default)]
     pub max_rate: Option<Rate>,
     /// Acceptable isolation classes; all if absent.
     #[serde(default = "all_classes")]
+    #[schema(min_items = 1)]
     pub classes: Vec<IsolationClass>,
     /// The lease ends after this long in *active*, in milliseconds.
+    #[schema(minimum = 1, maximum = 2_592_000_000_u64, example = 3_600_000)]
     pub duration_ms: u64,
     /// How long the request may wait for room, in milliseconds; 0 refuses instead.
     #[serde(default)]
+    #[schema(maximum = 604_800_000, default = 0)]
     pub wait_ms: u64,
     /// When a node is lost: `end` is the default of a single member, `requeue` of a gang. `repair` keeps the other members
     /// running while at least `min_members` are left.
@@ -68,16 +78,19 @@ pub struct NewLease {
     /// Each member takes a seat of this licence, which the caller's account holds on chain; none if absent.
     #[serde(default)]
     pub licence: Option<Licence>,
-    /// Program and arguments.
+    /// Program and arguments; at most 256 KiB with the environment.
+    #[schema(min_items = 1, example = json!(["nvidia-smi"]))]
     pub command: Vec<String>,
     /// Environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Datasets to be mounted read-only.
     #[serde(default)]
+    #[schema(max_items = 64)]
     pub datasets: Vec<DatasetMount>,
     /// Only nodes that have all of them staged, as far as the log tells: a hint, never a promise.
     #[serde(default)]
+    #[schema(default = false)]
     pub near_data: bool,
     /// Salt of the work's commitment; the controller draws one if absent. Needed to sign.
     #[serde(default)]

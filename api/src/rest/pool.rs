@@ -302,8 +302,11 @@ pub struct VoucherView {
 /// The newest voucher of each pair that the caller is part of.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct VoucherPage {
-    /// Vouchers.
+    /// Vouchers, by renter and provider.
     pub vouchers: Vec<VoucherView>,
+    /// Pass as `page_token` for the next page.
+    #[serde(default)]
+    pub next_page_token: Option<String>,
 }
 
 /// `POST /v1/datasets` with JSON: names a DAG whose blocks were put to the gateway before.
@@ -421,6 +424,4 @@ pub struct EntryPage {
 pub struct Health {
     /// `ok`, or what is missing.
     pub status: String,
-    /// Process id, for operators on the same machine.
-    pub pid: u32,
 }

@@ -25,7 +25,7 @@ impl FromStr for Hex {
         digits.map(Self).ok_or_else(|| BadId { text: String::from(text), what: "bytes as 0x and hex digits" })
     }
 }
-text_on_the_wire!(Hex, "bytes as 0x and hex digits");
+text_on_the_wire!(Hex, "bytes as 0x and hex digits", "^0x([0-9a-fA-F]{2})*$");
 
 /// `POST /v1/relay`: a call that `from` signed for the pool's forwarder (EIP-712 `ForwardRequest`, value 0); or, to the
 /// pool's token, its own `permit` (EIP-2612), which says in `data` what the other fields say.

@@ -158,7 +158,7 @@ pub async fn main(out: Output, args: Args) -> Done {
     }
     let fetched = match by_cid::cid_of(&log)? {
         Some(cid) => {
-            let scratch = Home::find()?.dir().join(format!("log-{}", std::process::id()));
+            let scratch = Home::scratch("log");
             Some(by_cid::fetch(out, cid, &args.by_cid, args.cache.as_deref(), scratch).await?)
         }
         None => None,

@@ -73,7 +73,7 @@ async fn add(out: Output, session: &Session, path: &Path, name: Option<String>, 
         return Err(Failure::file(path, &error));
     }
     let name = name.or_else(|| path.file_name().map(|name| name.to_string_lossy().into_owned())).unwrap_or_default();
-    let scratch = Scratch::new(Home::find()?.dir().join(format!("adding-{}", std::process::id())))?;
+    let scratch = Scratch::new(Home::scratch("adding"))?;
     let store = Store::open(&scratch.0)?;
     let added = read(&store, path, skip_special).await?;
     for skipped in &added.skipped {

@@ -1,9 +1,10 @@
-//! Who calls. [`identify`] reads the `Authorization` header once; [`authorise`] holds the request against the table of
+//! Who calls. [`identify`] reads the `Authorization` header once, a token or an API key; [`authorise`] holds the request against the table of
 //! [`rules`](super::rules); the extractors here are the only way for a handler to learn who it is, and each refuses who
 //! may not be there.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
 use axum::http::header::{ALLOW, AUTHORIZATION};
@@ -11,15 +12,19 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use governor::clock::DefaultClock;
 use selion_api::rest::Scope;
-use selion_api::{Account, NodeId};
+use selion_api::{Account, NodeId, TimeMs};
 
 use super::Problem;
+use super::limits::Limits;
 use super::login_fault::LoginFault;
-use super::pass::{Login, Pass};
+use super::pass::{KeyText, Login, Pass, is_key, parse_key};
 use super::rules::{self, Need};
 use super::secrets::TokenFault;
 use crate::App;
+use crate::network::Network;
+use crate::store::api_key;
 
 /// Whoever presents a good bearer token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +61,63 @@ pub struct NodeToken {
 enum Identity {
     Nobody,
     Bad(TokenFault),
+    /// Something that looks like an API key and is none that lives.
+    BadKey,
     Known(Pass),
+}
+
+/// API keys that a network may present in a minute without being known from the minute before.
+const KEYS_PER_MINUTE: u32 = 600;
+
+/// What [`identify`] works with.
+#[derive(Clone)]
+pub(super) struct Callers {
+    app: App,
+    /// Bounds how often the database is asked for keys.
+    keys: Arc<Limits>,
+}
+
+impl Callers {
+    pub fn new(app: App) -> Self {
+        Self { app, keys: Arc::new(Limits::new(KEYS_PER_MINUTE, DefaultClock::default())) }
+    }
+
+    /// Who presents that bearer token, or API key in its place.
+    async fn identity(&self, bearer: &str, peer: Subject) -> Result<Identity, Problem> {
+        let (app, now) = (&self.app, (self.app.clock)());
+        let pass = if is_key(bearer) {
+            let known = match parse_key(bearer) {
+                None => None,
+                Some(key) => match app.logins.recall(&key, now) {
+                    Some(live) => Some(live),
+                    None => self.look_up(key, peer, now).await?,
+                },
+            };
+            match known {
+                Some(pass) => pass,
+                None => return Ok(Identity::BadKey),
+            }
+        } else {
+            match app.secrets.verify(bearer, now) {
+                Ok(pass) => pass,
+                Err(fault) => return Ok(Identity::Bad(fault)),
+            }
+        };
+        Ok(if app.logins.admit(&pass) { Identity::Known(pass) } else { Identity::Bad(TokenFault::Revoked) })
+    }
+
+    async fn look_up(&self, key: KeyText, peer: Subject, now: TimeMs) -> Result<Option<Pass>, Problem> {
+        if let Some(seconds) = self.keys.count(peer).wait_s {
+            return Err(Problem::RateLimited(seconds));
+        }
+        let store = &self.app.store;
+        // Readers first: whoever guesses does not get to the one connection that writes.
+        if !api_key::lives(&store.readers, key.id, &key.hash, now).await? {
+            return Ok(None);
+        }
+        let live = api_key::take(&store.writer, key.id, &key.hash, now).await?;
+        Ok(live.map(|live| self.app.logins.remember(key, &live, now)))
+    }
 }
 
 /// Whose allowance a request is counted against.
@@ -64,25 +125,25 @@ enum Identity {
 pub(super) enum Subject {
     Renter(Account),
     Node(NodeId),
-    /// Nobody we know: by the peer's address; `None` where the server gives none.
-    Peer(Option<IpAddr>),
+    /// Nobody we know: by the peer's network; `None` where the server gives no address.
+    Peer(Option<Network>),
 }
 
 /// Middleware: puts the caller and the [`Subject`] beside the request.
-pub(super) async fn identify(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(super) async fn identify(State(callers): State<Callers>, mut request: Request, next: Next) -> Response {
+    let peer = Subject::Peer(peer_of(request.extensions()).map(Network::of));
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let identity = match header.and_then(|text| scheme(text, "Bearer")) {
+    let bearer = header.and_then(|text| scheme(text, "Bearer")).map(ToOwned::to_owned);
+    let identity = match bearer {
         None => Identity::Nobody,
-        Some(token) => match app.secrets.verify(token, (app.clock)()) {
-            Ok(pass) if app.logins.admit(&pass) => Identity::Known(pass),
-            Ok(_) => Identity::Bad(TokenFault::Revoked),
-            Err(fault) => Identity::Bad(fault),
+        Some(bearer) => match callers.identity(&bearer, peer).await {
+            Ok(identity) => identity,
+            Err(problem) => return problem.into_response(),
         },
     };
     let subject = match identity {
-        Identity::Known(Pass { caller: Caller::Renter(account), .. }) => Subject::Renter(account),
-        Identity::Known(Pass { caller: Caller::Node(node), .. }) => Subject::Node(node),
-        Identity::Nobody | Identity::Bad(_) => Subject::Peer(peer(&request)),
+        Identity::Known(Pass { caller, .. }) => caller.into(),
+        Identity::Nobody | Identity::Bad(_) | Identity::BadKey => peer,
     };
     request.extensions_mut().insert(identity);
     request.extensions_mut().insert(subject);
@@ -105,10 +166,21 @@ pub(super) async fn authorise(State(app): State<App>, request: Request, next: Ne
         return response;
     };
     let identity = request.extensions().get::<Identity>().copied().unwrap_or(Identity::Nobody);
+    if need == Need::Watcher && is_local(&app, &request) {
+        return next.run(request).await;
+    }
     match admit(&app, identity, need) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
+}
+
+/// Whether somebody on this machine asks, and not a proxy on it for somebody else: behind one a public URL is set.
+fn is_local(app: &App, request: &Request) -> bool {
+    const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+    let relayed = FORWARDED.iter().any(|name| request.headers().contains_key(*name));
+    let loopback = peer_of(request.extensions()).is_some_and(|peer| peer.to_canonical().is_loopback());
+    loopback && !relayed && app.origin.is_loopback()
 }
 
 fn admit(app: &App, identity: Identity, need: Need) -> Result<(), Problem> {
@@ -130,6 +202,10 @@ fn admit(app: &App, identity: Identity, need: Need) -> Result<(), Problem> {
             Login::Session(_) => Ok(()),
             Login::Key(_) | Login::Link => Err(Problem::WrongCaller("the token of a session, not of an API key")),
         },
+        (Need::Watcher, Some(account)) if app.is_operator(account) => Ok(()),
+        (Need::Watcher, _) => {
+            Err(Problem::WrongCaller("an operator's token or API key, or a caller on its own machine"))
+        }
         (Need::Operator, Some(account)) => {
             has(Scope::Login)?;
             if app.is_operator(account) { Ok(()) } else { Err(Problem::WrongCaller("an operator's token")) }
@@ -142,12 +218,9 @@ fn known(identity: Identity) -> Result<Pass, Problem> {
     match identity {
         Identity::Known(pass) => Ok(pass),
         Identity::Bad(fault) => Err(Problem::BadToken(fault)),
+        Identity::BadKey => Err(Problem::BadApiKey),
         Identity::Nobody => Err(Problem::NoToken),
     }
-}
-
-fn peer(request: &Request) -> Option<IpAddr> {
-    peer_of(request.extensions())
 }
 
 fn peer_of(extensions: &Extensions) -> Option<IpAddr> {

@@ -1,5 +1,5 @@
-//! What stands around every handler, from the outside in: request id, trace, catch-panic, body limit, timeout,
-//! concurrency limit with load shedding, rate limit. No CORS: browsers of other origins have no business here.
+//! What stands around every handler, from the outside in: request id, trace, Host and Origin, catch-panic, body limit,
+//! timeout, who calls, rate limit, permission, room. No CORS: browsers of other origins have no business here.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,6 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use governor::clock::DefaultClock;
 use selion_api::rest::{self, BLOCK_HEADER, ENTRY_HEADER, HEAD_HEADER, STALE_HEADER};
-use tower::limit::GlobalConcurrencyLimitLayer;
-use tower::load_shed::LoadShedLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -22,61 +20,80 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, RequestId
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::TraceLayer;
 
-use super::caller::{authorise, identify};
+use super::caller::{Callers, authorise, identify};
 use super::limits::{Limits, limit};
+use super::origin;
 use super::problem::render;
+use super::room::{Caps, Room, Rooms, enter};
 use super::{IMMUTABLE, JSON_LIMIT, Problem};
 use crate::App;
 use crate::sequencer::Position;
 
 /// Longest time for a quick answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Quick requests at one time.
-const QUICK: usize = 1024;
-/// Waits, uploads and blocks at one time.
-const LONG: usize = 4096;
+/// Quick requests at one time. One waits for its body at most, so a quarter for one caller is plenty.
+const QUICK: Caps = Caps { all: 2_048, strangers: 1_024, one: 512, one_stranger: 256 };
+/// Waits, streams and uploads at one time: a run has one or two, and a campaign some hundred.
+const LONG: Caps = Caps { all: 4_096, strangers: 1_024, one: 512, one_stranger: 32 };
+/// Blocks and tiles at one time: whoever fetches a folder asks for many side by side.
+const BLOCKS: Caps = Caps { all: 4_096, strangers: 1_024, one: 512, one_stranger: 64 };
+/// Bytes of answers that wait for their readers: pages have 1 MiB, blocks 2 MiB.
+const BYTES: Caps = Caps { all: 512 << 20, strangers: 128 << 20, one: 64 << 20, one_stranger: 16 << 20 };
+/// By so much the allowance of cheap requests is larger: health, the description, blocks and tiles, of which one
+/// download makes thousands.
+pub(super) const CHEAP: u32 = 20;
 
 /// The rate limiter of a whole router.
 pub(super) type Shared = Arc<Limits<DefaultClock>>;
 
-/// Requests that are answered at once.
-pub(super) fn quick(router: Router, app: &App, limits: &Shared) -> Router {
-    let stack = ServiceBuilder::new()
-        .layer(DefaultBodyLimit::max(JSON_LIMIT))
-        .layer(middleware::from_fn(body_limit))
-        .layer(HandleErrorLayer::new(turned_away))
-        .layer(TimeoutLayer::new(TIMEOUT))
-        .layer(LoadShedLayer::new())
-        .layer(GlobalConcurrencyLimitLayer::new(QUICK))
-        .layer(middleware::from_fn_with_state(app.clone(), identify))
-        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
-        .layer(middleware::from_fn_with_state(app.clone(), authorise));
-    router.layer(stack)
+/// What all routers share: who calls, and how many bytes are on their way.
+pub(super) struct Stack<'a> {
+    app: &'a App,
+    callers: Callers,
+    bytes: Arc<Room>,
 }
 
-/// Requests that may take long: waits, streams, uploads. No timeout; an upload has the operator's own limit.
-pub(super) fn long(router: Router, app: &App, limits: &Shared) -> Router {
-    let stack = ServiceBuilder::new()
-        .layer(DefaultBodyLimit::max(JSON_LIMIT))
-        .layer(HandleErrorLayer::new(turned_away))
-        .layer(LoadShedLayer::new())
-        .layer(GlobalConcurrencyLimitLayer::new(LONG))
-        .layer(middleware::from_fn_with_state(app.clone(), identify))
-        .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
-        .layer(middleware::from_fn_with_state(app.clone(), authorise));
-    router.layer(stack)
-}
+impl<'a> Stack<'a> {
+    pub fn new(app: &'a App) -> Self {
+        Self { app, callers: Callers::new(app.clone()), bytes: Room::new(BYTES) }
+    }
 
-/// Blocks and tiles: many small requests of one caller are the normal case, so no rate limit.
-pub(super) fn blocks(router: Router, app: &App) -> Router {
-    let stack = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(turned_away))
-        .layer(LoadShedLayer::new())
-        .layer(GlobalConcurrencyLimitLayer::new(LONG))
-        .layer(middleware::from_fn_with_state(app.clone(), identify))
-        .layer(middleware::from_fn_with_state(app.clone(), authorise))
-        .layer(DefaultBodyLimit::disable());
-    router.layer(stack)
+    fn rooms(&self, caps: Caps) -> Rooms {
+        Rooms { app: self.app.clone(), requests: Room::new(caps), bytes: self.bytes.clone() }
+    }
+
+    /// Requests that are answered at once.
+    pub fn quick(&self, router: Router, limits: &Shared) -> Router {
+        let stack = ServiceBuilder::new()
+            .layer(DefaultBodyLimit::max(JSON_LIMIT))
+            .layer(middleware::from_fn(body_limit))
+            .layer(HandleErrorLayer::new(turned_away))
+            .layer(TimeoutLayer::new(TIMEOUT))
+            .layer(middleware::from_fn_with_state(self.callers.clone(), identify))
+            .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
+            .layer(middleware::from_fn_with_state(self.app.clone(), authorise))
+            .layer(middleware::from_fn_with_state(self.rooms(QUICK), enter));
+        router.layer(stack)
+    }
+
+    /// Requests that may take long: waits, streams, uploads. No timeout; an upload has the operator's own limit.
+    pub fn long(&self, router: Router, limits: &Shared) -> Router {
+        self.open_ended(router.layer(DefaultBodyLimit::max(JSON_LIMIT)), limits, LONG)
+    }
+
+    /// Blocks and tiles: many small requests of one caller are the normal case.
+    pub fn blocks(&self, router: Router, limits: &Shared) -> Router {
+        self.open_ended(router.layer(DefaultBodyLimit::disable()), limits, BLOCKS)
+    }
+
+    fn open_ended(&self, router: Router, limits: &Shared, caps: Caps) -> Router {
+        let stack = ServiceBuilder::new()
+            .layer(middleware::from_fn_with_state(self.callers.clone(), identify))
+            .layer(middleware::from_fn_with_state(limits.clone(), limit::<DefaultClock>))
+            .layer(middleware::from_fn_with_state(self.app.clone(), authorise))
+            .layer(middleware::from_fn_with_state(self.rooms(caps), enter));
+        router.layer(stack)
+    }
 }
 
 /// Around everything.
@@ -87,6 +104,7 @@ pub(super) fn outer(router: Router, app: &App) -> Router {
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION]))
         .layer(TraceLayer::new_for_http())
         .layer(middleware::from_fn_with_state(app.clone(), stand))
+        .layer(middleware::from_fn_with_state(app.clone(), origin::guard))
         .layer(CatchPanicLayer::custom(panicked));
     router.layer(stack)
 }
@@ -101,13 +119,7 @@ async fn body_limit(request: Request, next: Next) -> Response {
 }
 
 async fn turned_away(error: BoxError) -> Problem {
-    if error.is::<tower::timeout::error::Elapsed>() {
-        Problem::Timeout
-    } else if error.is::<tower::load_shed::error::Overloaded>() {
-        Problem::Overloaded
-    } else {
-        Problem::Internal(error.to_string())
-    }
+    if error.is::<tower::timeout::error::Elapsed>() { Problem::Timeout } else { Problem::Internal(error.to_string()) }
 }
 
 fn panicked(cause: Box<dyn std::any::Any + Send + 'static>) -> HttpResponse<axum::body::Body> {

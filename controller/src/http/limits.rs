@@ -117,6 +117,7 @@ mod tests {
     use selion_api::Account;
 
     use super::*;
+    use crate::network::Network;
 
     #[test]
     fn the_allowance_is_a_subjects_own_and_comes_back_with_time() {
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(limits.count(me), Standing { remaining: 1, reset_s: 30, wait_s: None });
         assert_eq!(limits.count(me), Standing { remaining: 0, reset_s: 60, wait_s: None });
         assert_eq!(limits.count(me), Standing { remaining: 0, reset_s: 60, wait_s: Some(30) });
-        let peer = Subject::Peer(Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let peer = Subject::Peer(Some(Network::of(IpAddr::V4(Ipv4Addr::LOCALHOST))));
         assert_eq!(limits.count(peer).wait_s, None);
         clock.advance(Duration::from_secs(30));
         assert_eq!(limits.count(me).wait_s, None);

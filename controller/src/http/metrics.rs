@@ -16,6 +16,7 @@ use selion_api::Reason;
 use selion_api::lease::LeaseState;
 
 use super::Problem;
+use super::route::system;
 use crate::App;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,6 +51,9 @@ pub struct Metrics {
     linked: Gauge,
     entries: Gauge<u64, AtomicU64>,
     lag: Gauge,
+    silent: Gauge<f64, AtomicU64>,
+    block_age: Gauge<f64, AtomicU64>,
+    ready: Gauge,
     accusations: Gauge,
     unanswerable: Gauge,
 }
@@ -70,6 +74,9 @@ impl Default for Metrics {
         let linked = Gauge::default();
         let entries = Gauge::default();
         let lag = Gauge::default();
+        let silent = Gauge::default();
+        let block_age = Gauge::default();
+        let ready = Gauge::default();
         let accusations = Gauge::default();
         let unanswerable = Gauge::default();
         registry.register("http_requests", "Answers by route and status", requests.clone());
@@ -88,7 +95,14 @@ impl Default for Metrics {
         registry.register("leases", "Leases by state", leases.clone());
         registry.register("nodes_linked", "Nodes whose link is up", linked.clone());
         registry.register("log_entries", "Entries in the log", entries.clone());
-        registry.register("chain_head_lag_blocks", "Newest block seen less last final block dealt with", lag.clone());
+        registry.register(
+            "chain_head_lag_blocks",
+            "Newest block seen less last final block dealt with; -1 while the chain does not answer",
+            lag.clone(),
+        );
+        registry.register("chain_silent_seconds", "Since the chain does not answer; 0 while it does", silent.clone());
+        registry.register("chain_seconds_since_block", "Since the newest block was first seen", block_age.clone());
+        registry.register("ready", "1 while GET /readyz answers 200, else 0", ready.clone());
         registry.register(
             "accusations",
             "Open cases against the authority before the pool's court",
@@ -109,6 +123,9 @@ impl Default for Metrics {
             linked,
             entries,
             lag,
+            silent,
+            block_age,
+            ready,
             accusations,
             unanswerable,
         }
@@ -149,8 +166,8 @@ const STATES: [LeaseState; 7] = [
     LeaseState::Ended,
 ];
 
-/// Metrics in the OpenMetrics text format.
-#[utoipa::path(get, path = "/metrics", tag = "system",
+/// Metrics in the OpenMetrics text format: for whoever asks on the controller's machine, and for an operator's login.
+#[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "system",
     responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
 pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let (counts, linked, entries) = app.log.read(|state| {
@@ -168,7 +185,10 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         metrics.bad_messages(cause, count);
     }
     let mirror = app.mirror.status();
-    metrics.lag.set(gauge(mirror.seen.saturating_sub(mirror.settled)));
+    metrics.lag.set(mirror.lag().map_or(-1, gauge));
+    metrics.silent.set(mirror.silent_for().map_or(0.0, |time| time.as_secs_f64()));
+    metrics.block_age.set(mirror.newest_at.map_or(0.0, |at| at.elapsed().as_secs_f64()));
+    metrics.ready.set(system::missing(&app).await.is_none().into());
     let accused = app.accused.report();
     metrics.accusations.set(gauge(accused.open));
     metrics.unanswerable.set(gauge(accused.unanswerable));

@@ -5,8 +5,8 @@
 //! of all handlers is [`App`](crate::App), of which they use `config`, `pool`, `store`, `log`, `content`, `hub`,
 //! `secrets` ([`Secrets`]), `logins`, `origin`, `metrics` ([`Metrics`]) and `clock`.
 //!
-//! Serve the router with `into_make_service_with_connect_info::<SocketAddr>()`: before authentication callers are told
-//! apart by their peer address, and without it all of them share one allowance.
+//! The router is served by [`serve`](crate::serve), which tells the peer's address (`ConnectInfo<SocketAddr>`): before
+//! authentication callers are told apart by it, and without it all of them share one allowance.
 
 mod caller;
 mod input;
@@ -19,13 +19,16 @@ mod openapi;
 pub mod origin;
 mod page;
 pub mod pass;
+mod pieces;
 mod problem;
 mod promise;
 mod recover;
 mod refused;
 mod request;
+mod room;
 mod route;
 mod rules;
+mod schema;
 pub mod secrets;
 mod siwe;
 pub mod storage;
@@ -75,13 +78,16 @@ pub fn router(app: App) -> Router {
     let tries = app.config.requests_per_minute.min(CODES_PER_MINUTE);
     let tries = Arc::new(Limits::new(tries, DefaultClock::default()));
     let with_app = |routes: OpenApiRouter<App>| routes.with_state::<()>(app.clone()).split_for_parts().0;
+    let cheap = app.config.requests_per_minute.saturating_mul(layers::CHEAP);
+    let cheap = Arc::new(Limits::new(cheap, DefaultClock::default()));
+    let stack = layers::Stack::new(&app);
     let router = Router::new()
-        .merge(with_app(open()))
-        .merge(layers::quick(with_app(quick()), &app, &limits))
-        .merge(layers::quick(with_app(codes()), &app, &tries))
-        .merge(layers::long(with_app(long()), &app, &limits))
-        .merge(layers::blocks(gateway::blocks(&app), &app))
-        .merge(layers::blocks(tiles::files().with_state(app.clone()), &app))
+        .merge(stack.quick(with_app(open()), &cheap))
+        .merge(stack.quick(with_app(quick()), &limits))
+        .merge(stack.quick(with_app(codes()), &tries))
+        .merge(stack.long(with_app(long()), &limits))
+        .merge(stack.blocks(gateway::blocks(&app), &cheap))
+        .merge(stack.blocks(tiles::files().with_state(app.clone()), &cheap))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
     layers::outer(router, &app)
@@ -99,7 +105,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     described
 }
 
-/// For machines that watch over us, and for agents: no token, no allowance.
+/// For machines that watch over us, and for agents: a large allowance.
 fn open() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(system::healthz))

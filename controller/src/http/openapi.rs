@@ -2,10 +2,11 @@
 
 use axum::http::Method;
 use selion_api::rest::{Problem, Scope};
+use utoipa::openapi::path::Operation;
 use utoipa::openapi::schema::Ref;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, OpenApi, RefOr, Response, ResponseBuilder};
+use utoipa::openapi::{Content, ContentBuilder, OpenApi, RefOr, Response, ResponseBuilder};
 use utoipa::{Modify, OpenApi as Describe};
 
 use super::problem::PROBLEM_JSON;
@@ -18,6 +19,20 @@ use super::rules::{Need, need};
         description = "Lease slices of pooled GPUs. Branch on the `code` of a problem; money is a decimal string of token base units, time is milliseconds UTC.",
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
         version = "1"
+    ),
+    tags(
+        (name = "agents", description = "The link that agents hold"),
+        (name = "audit", description = "The public log and what it says of the chain"),
+        (name = "auth", description = "Sessions, API keys, tokens, devices"),
+        (name = "datasets", description = "Content that leases mount"),
+        (name = "leases", description = "Asking for slices, and what became of it"),
+        (name = "licences", description = "Seats of licences"),
+        (name = "money", description = "Account, bills, vouchers"),
+        (name = "nodes", description = "Machines, and what their owners do with them"),
+        (name = "operator", description = "What only the pool's operators may do"),
+        (name = "pool", description = "What the pool is and offers"),
+        (name = "relay", description = "Calls to the contracts that the operator pays for"),
+        (name = "system", description = "Health, metrics, this description")
     ),
     components(schemas(Problem)),
     modifiers(&Schemes)
@@ -49,10 +64,17 @@ pub(super) fn finish(openapi: &mut OpenApi) {
         ];
         for (method, operation) in operations {
             let Some(operation) = operation else { continue };
-            if let Some(scopes) = need(&method, path).and_then(scopes) {
+            plain_bytes(operation);
+            let secured = need(&method, path).and_then(scopes);
+            let faults = faults(secured.is_some(), path, operation);
+            if let Some(scopes) = secured {
                 operation.security = Some(vec![SecurityRequirement::new("bearer", scopes)]);
             }
-            operation.responses.responses.insert("default".to_owned(), RefOr::T(problem()));
+            let responses = &mut operation.responses.responses;
+            for (status, what) in faults {
+                responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(what)));
+            }
+            responses.insert("default".to_owned(), RefOr::T(problem("Anything else")));
         }
     }
 }
@@ -61,16 +83,63 @@ pub(super) fn finish(openapi: &mut OpenApi) {
 fn scopes(need: Need) -> Option<Vec<&'static str>> {
     match need {
         Need::Nothing => None,
-        Need::Token | Need::Session => Some(Vec::new()),
+        Need::Token | Need::Session | Need::Watcher => Some(Vec::new()),
         Need::Scope(scope) | Need::ScopeOrNode(scope) => Some(vec![scope.code()]),
         Need::Operator => Some(vec![Scope::Login.code()]),
     }
 }
 
-fn problem() -> Response {
+/// Bytes have no schema (OpenAPI 3.1, "Considerations for File Uploads"): a list of numbers they are not.
+fn plain_bytes(operation: &mut Operation) {
+    let answers = operation.responses.responses.values_mut().filter_map(|response| match response {
+        RefOr::T(response) => Some(&mut response.content),
+        RefOr::Ref(_) => None,
+    });
+    let bare = |(kind, content): (&String, &mut RefOr<Content>)| {
+        if let (
+            RefOr::T(content),
+            "application/octet-stream" | "application/vnd.ipld.raw" | "application/vnd.ipld.car",
+        ) = (content, kind.as_str())
+        {
+            content.schema = None;
+        }
+    };
+    answers.for_each(|answer| answer.iter_mut().for_each(bare));
+    if let Some(RefOr::T(body)) = &mut operation.request_body {
+        body.content.iter_mut().for_each(bare);
+    }
+}
+
+/// The faults that an operation can answer, by its caller, its path, its parameters and its body.
+fn faults(secured: bool, path: &str, operation: &Operation) -> Vec<(&'static str, &'static str)> {
+    let body = operation.request_body.is_some();
+    let parameters = operation.parameters.as_ref().is_some_and(|parameters| !parameters.is_empty());
+    let mut faults = vec![
+        ("429", "Too many requests, or too many open ones; `Retry-After` says when to come back"),
+        ("503", "The controller cannot answer now; `Retry-After` says when to come back"),
+    ];
+    if secured {
+        faults.push(("401", "No login, or one that is over"));
+        faults.push(("403", "The login may not do this, or the thing is another account's"));
+    }
+    if path.contains('{') {
+        faults.push(("404", "There is no such thing"));
+    }
+    if body {
+        faults.push(("400", "The body is not JSON, or broke off"));
+        faults.push(("413", "The body is too large"));
+        faults.push(("415", "Another Content-Type belongs here"));
+    }
+    if body || parameters {
+        faults.push(("422", "Parts of the request are wrong; `errors` names those of the body"));
+    }
+    faults
+}
+
+fn problem(what: &str) -> Response {
     let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     ResponseBuilder::new()
-        .description("Anything else: a problem document (RFC 9457)")
+        .description(format!("{what}: a problem document (RFC 9457)"))
         .content(PROBLEM_JSON, content)
         .build()
 }
@@ -112,6 +181,18 @@ mod tests {
                 for (status, response) in operation["responses"].as_object().unwrap() {
                     assert!(said(&response["description"]), "{method} {path} {status}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let json = serde_json::to_value(openapi()).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        for item in json["paths"].as_object().unwrap().values() {
+            for operation in item.as_object().unwrap().values() {
+                let name = operation["operationId"].as_str().unwrap().to_owned();
+                assert!(names.insert(name.clone()), "{name} is the name of two");
             }
         }
     }

@@ -1,10 +1,16 @@
-//! The address by which callers know this controller: what a login message must name.
+//! The address by which callers know this controller: what a login message must name, and what a browser may.
 
 use std::net::SocketAddr;
 
+use axum::extract::{Request, State};
 use axum::http::Uri;
+use axum::http::header::{HOST, ORIGIN, UPGRADE};
 use axum::http::uri::Authority;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 
+use super::Problem;
+use crate::App;
 use crate::config::BadConfig;
 
 /// Where this controller is, as wallets and browsers see it.
@@ -56,6 +62,19 @@ impl Origin {
             || domain.port_u16() == self.authority.port_u16() && is_loopback(domain) && is_loopback(&self.authority)
     }
 
+    /// Whether this controller is found on its own machine only.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        is_loopback(&self.authority)
+    }
+
+    /// Whether a request may name `host`, where only this machine reaches the controller. Any port of loopback will do:
+    /// a tunnel has its own.
+    #[must_use]
+    pub fn serves(&self, host: &str) -> bool {
+        host.parse::<Authority>().is_ok_and(|host| is_loopback(&host) || host == self.authority)
+    }
+
     /// Whether `uri` is a page of this controller.
     #[must_use]
     pub fn has(&self, uri: &str) -> bool {
@@ -67,6 +86,31 @@ impl Origin {
             && parsed.scheme_str() == ours.as_ref().and_then(Uri::scheme_str)
             && parsed.authority().is_some_and(|authority| self.is(authority))
     }
+}
+
+/// Middleware: keeps browsers' pages of other sites out. A page whose name was bound to a loopback address tells its own
+/// name as host; a page elsewhere tells its origin with everything that changes something.
+pub(super) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    match foreign(&app, &request) {
+        Some(problem) => problem.into_response(),
+        None => next.run(request).await,
+    }
+}
+
+/// Why a request is none of this controller's, if it is not.
+fn foreign(app: &App, request: &Request) -> Option<Problem> {
+    let text = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).or_else(|| request.uri().authority().map(Authority::as_str));
+    if let Some(host) = host.filter(|host| app.config.listen.ip().is_loopback() && !app.origin.serves(host)) {
+        return Some(Problem::ForeignHost(host.to_owned()));
+    }
+    let changes = !request.method().is_safe() || request.headers().contains_key(UPGRADE);
+    let same = |origin: &str| {
+        let authority = origin.split_once("://").map(|(_, authority)| authority);
+        app.origin.has(origin) || host.is_some() && authority == host
+    };
+    let origin = text(ORIGIN).filter(|origin| changes && !same(origin));
+    origin.map(|origin| Problem::ForeignOrigin(origin.to_owned()))
 }
 
 fn is_loopback(authority: &Authority) -> bool {
@@ -93,6 +137,19 @@ mod tests {
         for bad in ["pool.example", "ftp://pool.example", "https://", "https://me:pw@pool.example", "https://h?a=b"] {
             let told = Origin::of(Some(bad), "127.0.0.1:1".parse().unwrap()).unwrap_err().what;
             assert!(told.contains("public_url") && told.contains("https://HOST"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_bound_to_loopback_by_somebody_else_is_not_served() {
+        let here = origin(None, "127.0.0.1:7070");
+        for host in ["127.0.0.1:7070", "localhost:9000", "[::1]:7070", "localhost"] {
+            assert!(here.serves(host), "{host}");
+        }
+        let pool = origin(Some("https://pool.example"), "127.0.0.1:7070");
+        assert!(pool.serves("pool.example") && pool.serves("127.0.0.1:7070"));
+        for host in ["evil.example:7070", "127.0.0.1.evil.example", "", "a b"] {
+            assert!(!here.serves(host) && !pool.serves(host), "{host}");
         }
     }
 

@@ -1,10 +1,12 @@
 //! Paging: a size, and an opaque token that says after which row the next page begins.
 
 use std::fmt::Display;
+use std::io;
 use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
 
 use super::Problem;
 
@@ -12,6 +14,8 @@ use super::Problem;
 const DEFAULT: u32 = 50;
 /// Most rows of a page.
 pub const MAX: u32 = 500;
+/// Bytes of JSON after which a page ends, though it has fewer rows than were asked for: 1 MiB.
+pub const MAX_BYTES: usize = 1 << 20;
 
 /// What page is asked for. `C` is the cursor: what identifies a row in the list's order.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,7 +37,8 @@ impl<C: FromStr> Page<C> {
         if !(1..=MAX).contains(&size) {
             return Err(Problem::Query(format!("page_size is 1 to {MAX}, not {size}")));
         }
-        let after = token.map(|token| {
+        // A loop that begins with an empty token begins at the first page.
+        let after = token.filter(|token| !token.is_empty()).map(|token| {
             cursor(list, token).ok_or_else(|| {
                 Problem::Query("page_token was not given by this list; leave it out to start again".to_owned())
             })
@@ -47,13 +52,34 @@ impl<C: FromStr> Page<C> {
     }
 
     /// Cuts what was fetched to the page and makes the token of the next one.
-    pub fn cut<T, D: Display>(&self, list: &str, rows: &mut Vec<T>, at: impl Fn(&T) -> D) -> Option<String> {
-        let size = self.size as usize;
+    pub fn cut<T: Serialize, D: Display>(&self, list: &str, rows: &mut Vec<T>, at: impl Fn(&T) -> D) -> Option<String> {
+        let size = fitting(rows, MAX_BYTES).min(self.size as usize);
         if rows.len() <= size {
             return None;
         }
         rows.truncate(size);
         rows.last().map(|last| token(list, at(last)))
+    }
+}
+
+/// How many of `rows` have at most `most` bytes of JSON together: at least one, so that every list has an end.
+pub fn fitting(rows: &[impl Serialize], most: usize) -> usize {
+    let mut bytes = Counter(0);
+    let fit = rows.iter().take_while(|row| serde_json::to_writer(&mut bytes, row).is_ok() && bytes.0 <= most).count();
+    fit.max(1)
+}
+
+/// Counts what is written.
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -89,9 +115,21 @@ mod tests {
     }
 
     #[test]
+    fn a_page_ends_when_it_is_long_and_the_next_goes_on_there() {
+        let long = "x".repeat(MAX_BYTES / 4);
+        let mut rows: Vec<(u32, String)> = (0..9).map(|n| (n, long.clone())).collect();
+        let page = Page::<u32>::read("n", Some(8), None).unwrap();
+        let next = page.cut("n", &mut rows, |row| row.0);
+        assert_eq!(rows.len(), 3);
+        assert_eq!(Page::<u32>::read("n", None, next.as_deref()).unwrap().after, Some(2));
+        assert_eq!(fitting(&[long.repeat(9)], MAX_BYTES), 1, "one row is always shown");
+    }
+
+    #[test]
     fn a_token_that_this_list_did_not_give_is_refused() {
         let other = token("leases", 7);
-        for bad in ["", "%%%", "bm9uc2Vuc2U", other.as_str()] {
+        assert_eq!(Page::<u32>::read("n", None, Some("")).unwrap().after, None, "an empty token is the first page");
+        for bad in ["%%%", "bm9uc2Vuc2U", other.as_str()] {
             let got = Page::<u32>::read("n", None, Some(bad));
             assert!(matches!(got, Err(Problem::Query(_))), "{bad}");
         }

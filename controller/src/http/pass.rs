@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
 use selion_api::rest::Scope;
-use selion_api::{Account, NodeId, TimeMs};
+use selion_api::{Account, Hash32, NodeId, TimeMs};
+use sha2::{Digest, Sha256};
 use sqlx::SqlitePool;
 
 use super::caller::Caller;
 use super::secrets::TOKEN_MS;
-use crate::store::api_key;
+use crate::store::api_key::{self, LiveKey};
 use crate::store::session::{self, Ended};
 
 /// A set of scopes.
@@ -90,10 +91,71 @@ impl Pass {
     }
 }
 
-/// Which tokens are over although their time is not: in memory, since every request asks.
+/// What every API key begins with.
+const KEY_PREFIX: &str = "sk_";
+/// How long a key that was looked up is known without a look, in milliseconds: its expiry and its end are seen at once
+/// all the same, so this bounds only how old `used_ms` is.
+const KNOWN_MS: u64 = 60_000;
+/// Keys that are known at a time.
+const KNOWN: usize = 10_000;
+
+/// Id and hash of an API key that somebody presents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KeyText {
+    /// Which.
+    pub id: u64,
+    /// SHA-256 of its secret.
+    pub hash: Hash32,
+}
+
+/// Whether `text` means to be an API key.
+#[must_use]
+pub fn is_key(text: &str) -> bool {
+    text.starts_with(KEY_PREFIX)
+}
+
+/// Reads the text of an API key.
+#[must_use]
+pub fn parse_key(text: &str) -> Option<KeyText> {
+    let (id, secret) = text.strip_prefix(KEY_PREFIX)?.split_once('_')?;
+    Some(KeyText { id: id.parse().ok()?, hash: secret_hash(secret, "")? })
+}
+
+/// What is kept of a secret.
+#[must_use]
+pub fn hash(secret: &[u8; 32]) -> Hash32 {
+    Hash32(Sha256::digest(secret).into())
+}
+
+/// The hash of a secret in hex behind `prefix`.
+#[must_use]
+pub fn secret_hash(text: &str, prefix: &str) -> Option<Hash32> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text.strip_prefix(prefix)?, &mut bytes).ok()?;
+    Some(hash(&bytes))
+}
+
+/// An API key that was looked up.
+#[derive(Clone, Copy, Debug)]
+struct KnownKey {
+    account: Account,
+    scopes: Scopes,
+    expires: Option<TimeMs>,
+    since: TimeMs,
+}
+
+impl KnownKey {
+    fn lives(&self, now: TimeMs) -> bool {
+        self.since.plus(KNOWN_MS) > now && self.expires.is_none_or(|at| at > now)
+    }
+}
+
+/// Which tokens are over although their time is not, and which API keys were used just now: in memory, since every
+/// request asks.
 #[derive(Debug, Default)]
 pub struct Logins {
     state: RwLock<State>,
+    keys: RwLock<HashMap<KeyText, KnownKey>>,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +180,33 @@ impl Logins {
             .chain(keys.map(|(id, at)| (Login::Key(id), at)))
             .collect();
         let epochs = session::epochs(db).await?.into_iter().collect();
-        Ok(Self { state: RwLock::new(State { epochs, ended }) })
+        Ok(Self { state: RwLock::new(State { epochs, ended }), keys: RwLock::default() })
+    }
+
+    /// What a key is good for that was looked up within a minute.
+    #[must_use]
+    pub fn recall(&self, key: &KeyText, now: TimeMs) -> Option<Pass> {
+        let known = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(key).copied();
+        known.filter(|known| known.lives(now)).map(|known| self.pass_of(key, &known))
+    }
+
+    /// What a key is good for that was looked up now.
+    pub fn remember(&self, key: KeyText, live: &LiveKey, now: TimeMs) -> Pass {
+        let (scopes, expires) = (Scopes::read(&live.scopes), live.expires);
+        let known = KnownKey { account: live.account, scopes, expires, since: now };
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() >= KNOWN {
+            keys.retain(|_, known| known.lives(now));
+        }
+        if keys.len() < KNOWN {
+            keys.insert(key, known);
+        }
+        self.pass_of(&key, &known)
+    }
+
+    fn pass_of(&self, key: &KeyText, known: &KnownKey) -> Pass {
+        let (login, epoch) = (Login::Key(key.id), self.epoch(known.account));
+        Pass { caller: Caller::Renter(known.account), login, scopes: known.scopes, epoch }
     }
 
     /// The epoch that tokens of `account` are made with.
@@ -186,6 +274,26 @@ mod tests {
         assert!(!logins.admit(&Pass { login: Login::Session(9), ..raised }), "made while all were ended");
         assert!(!logins.admit(&Pass { login: Login::Key(3), ..raised }));
         assert!(logins.admit(&Pass::node(NodeId([1; 20]))));
+    }
+
+    #[test]
+    fn a_key_is_known_for_a_minute_unless_it_lapses_or_ends_before() {
+        let logins = Logins::default();
+        let key = parse_key(&format!("sk_7_{}", "ab".repeat(32))).unwrap();
+        let live = LiveKey { account: ME, scopes: "lease:read".to_owned(), expires: Some(TimeMs(50_000)) };
+        let pass = logins.remember(key, &live, TimeMs(0));
+        assert_eq!((pass.login, pass.scopes.text().as_str()), (Login::Key(7), "lease:read"));
+        assert_eq!(logins.recall(&key, TimeMs(49_999)), Some(pass));
+        assert_eq!(logins.recall(&key, TimeMs(50_000)), None, "it lapsed");
+        logins.remember(key, &LiveKey { expires: None, ..live }, TimeMs(0));
+        assert_eq!(logins.recall(&key, TimeMs(60_000)), None, "the store is asked again");
+        logins.end(Login::Key(7), TimeMs(1));
+        assert!(!logins.admit(&logins.recall(&key, TimeMs(1)).unwrap()), "revoked");
+        let other = parse_key(&format!("sk_7_{}", "ac".repeat(32))).unwrap();
+        assert_eq!(logins.recall(&other, TimeMs(1)), None, "a known number is no known secret");
+        for bad in ["sk_7", "sk_x_00", "sk_7_zz", "rt_7_00"] {
+            assert_eq!(parse_key(bad), None, "{bad}");
+        }
     }
 
     #[test]

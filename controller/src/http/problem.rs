@@ -1,6 +1,6 @@
 //! Everything an endpoint can answer instead of success: the one file that knows status, code and remedy of each.
 
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -73,6 +73,12 @@ pub enum Problem {
     NotReady(&'static str),
     /// Too many requests at once.
     Overloaded,
+    /// The caller has too much open at once.
+    TooManyOpen,
+    /// The request names a host that is not this controller; which.
+    ForeignHost(String),
+    /// A page of another site sent it; which.
+    ForeignOrigin(String),
     /// The handler took too long.
     Timeout,
     /// The sequencer did not take the input.
@@ -278,6 +284,27 @@ impl Problem {
             Self::Overloaded => {
                 face(S::SERVICE_UNAVAILABLE, "overloaded", "The controller is at its limit of requests.", AGAIN, true)
             }
+            Self::TooManyOpen => face(
+                S::TOO_MANY_REQUESTS,
+                "too_many_open",
+                "Too many requests of this caller are open at once.",
+                "let some of them end first; an account with a deposit may have more open",
+                true,
+            ),
+            Self::ForeignHost(_) => face(
+                S::MISDIRECTED_REQUEST,
+                "foreign_host",
+                "The request is for another host.",
+                "use the controller's own address; its operator sets it as public_url",
+                false,
+            ),
+            Self::ForeignOrigin(_) => face(
+                S::FORBIDDEN,
+                "foreign_origin",
+                "A page of another site may not do this.",
+                "send it from a program, or from a page of the controller itself",
+                false,
+            ),
             Self::NotReady(_) => face(
                 S::SERVICE_UNAVAILABLE,
                 "not_ready",
@@ -381,6 +408,9 @@ impl Problem {
             Self::RateLimited(seconds) => format!("the next request is accepted in {seconds} s"),
             Self::NotReady(missing) => (*missing).to_owned(),
             Self::Overloaded => "no room for another request now".to_owned(),
+            Self::TooManyOpen => "answers count until they were read".to_owned(),
+            Self::ForeignHost(host) => format!("`{host}` is not the name of this controller"),
+            Self::ForeignOrigin(origin) => format!("the page came from `{origin}`"),
             Self::Timeout => "the answer was not ready in time".to_owned(),
             Self::Submit(SubmitError::Fenced(_)) => "another controller may have taken over".to_owned(),
             Self::Submit(SubmitError::Unavailable(_)) => "nothing was changed".to_owned(),
@@ -447,6 +477,9 @@ impl IntoResponse for Problem {
             Self::RateLimited(seconds) | Self::Relay(relay::Refusal::OverBudget { wait_s: seconds, .. }) => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
             }
+            Self::TooManyOpen => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(1_u64));
+            }
             _ if status == StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from(1_u64));
             }
@@ -501,15 +534,9 @@ impl From<ContentError> for Problem {
     }
 }
 
-impl From<PathRejection> for Problem {
-    fn from(rejection: PathRejection) -> Self {
-        Self::Path(rejection.body_text())
-    }
-}
-
 impl From<QueryRejection> for Problem {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::Query(rejection.body_text())
+    fn from(_: QueryRejection) -> Self {
+        Self::Query("the query is not of the form name=value&name=value".to_owned())
     }
 }
 

@@ -19,9 +19,11 @@ pub enum Need {
     Session,
     /// An operator's own login.
     Operator,
+    /// Whoever watches over the controller: somebody on its machine, or any login of an operator.
+    Watcher,
 }
 
-use Need::{Nothing, Operator, ScopeOrNode, Session, Token};
+use Need::{Nothing, Operator, ScopeOrNode, Session, Token, Watcher};
 const LEASE_READ: Need = Need::Scope(Scope::LeaseRead);
 const LEASE_WRITE: Need = Need::Scope(Scope::LeaseWrite);
 const DATA_READ: Need = Need::Scope(Scope::DataRead);
@@ -34,7 +36,7 @@ const LOGIN: Need = Need::Scope(Scope::Login);
 const RULES: &[(&str, &str, Need)] = &[
     ("GET", "/healthz", Nothing),
     ("GET", "/readyz", Nothing),
-    ("GET", "/metrics", Nothing),
+    ("GET", "/metrics", Watcher),
     ("GET", "/openapi.json", Nothing),
     ("GET", "/device", Nothing),
     ("GET", "/device.js", Nothing),

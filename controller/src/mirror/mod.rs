@@ -16,7 +16,7 @@ mod tests;
 mod window;
 
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use selion_market::state::BlockRef;
 use sqlx::SqlitePool;
@@ -43,6 +43,25 @@ pub struct Status {
     pub caught_up: bool,
     /// What is wrong, for people; `None` if nothing is.
     pub trouble: Option<String>,
+    /// Since when something is wrong.
+    pub troubled_at: Option<Instant>,
+    /// When the chain last had a block that was new here.
+    pub newest_at: Option<Instant>,
+}
+
+impl Status {
+    /// How long the chain has not answered as it should; `None` if it does.
+    #[must_use]
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.troubled_at.map(|at| at.elapsed())
+    }
+
+    /// Blocks between the newest that was seen and the last final one that was dealt with; `None` while the chain does
+    /// not answer, as nobody knows then.
+    #[must_use]
+    pub fn lag(&self) -> Option<u64> {
+        self.trouble.is_none().then(|| self.seen.saturating_sub(self.settled))
+    }
 }
 
 /// Handle to the running mirror.
@@ -127,6 +146,10 @@ impl Mirror {
                 if let Some(trouble) = status.trouble.take() {
                     tracing::info!(after = trouble, "the chain answers again");
                 }
+                status.troubled_at = None;
+                if pass.seen > status.seen || status.newest_at.is_none() {
+                    status.newest_at = Some(Instant::now());
+                }
                 status.seen = pass.seen;
                 status.settled = pass.settled;
                 status.reachable = true;
@@ -140,6 +163,7 @@ impl Mirror {
                     tracing::warn!(%error, "the mirror waits; it tries again by itself");
                 }
                 status.reachable = false;
+                status.troubled_at.get_or_insert_with(Instant::now);
                 status.trouble = Some(trouble);
             }
         }

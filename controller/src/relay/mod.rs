@@ -14,6 +14,7 @@ use selion_contracts::write::Call;
 use selion_contracts::{ForwardRequest, PoolAddresses};
 use tokio::sync::Notify;
 
+use crate::network::Network;
 use crate::store::outbox::{Kind, Order, Status};
 use crate::store::relay::{self, Kept};
 use crate::store::{Store, uint};
@@ -157,16 +158,9 @@ impl Open {
     }
 }
 
-/// What counts as one network address: an IPv6 customer has a whole /64.
+/// The name that an address's calls are counted under.
 fn network(peer: Option<IpAddr>) -> String {
-    match peer.map(|peer| peer.to_canonical()) {
-        None => String::new(),
-        Some(IpAddr::V4(peer)) => peer.to_string(),
-        Some(IpAddr::V6(peer)) => {
-            let [a, b, c, d, ..] = peer.segments();
-            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
-        }
-    }
+    peer.map(|peer| Network::of(peer).to_string()).unwrap_or_default()
 }
 
 /// What became of it, for people and programs.

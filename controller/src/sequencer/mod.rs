@@ -101,7 +101,11 @@ pub struct Sequencer {
     jobs: mpsc::Sender<Job>,
     view: Arc<RwLock<View>>,
     batches: broadcast::Sender<Arc<Batch>>,
+    failed: Failed,
 }
+
+/// When the newest commit failed; nothing since one succeeded.
+pub(crate) type Failed = Arc<RwLock<Option<TimeMs>>>;
 
 /// What readers see: never more than what is committed.
 struct View {
@@ -168,9 +172,10 @@ impl Sequencer {
         let (batches, _) = broadcast::channel(4096);
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
         let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels }));
-        let handle = Self { jobs, view: view.clone(), batches: batches.clone() };
+        let failed = Failed::default();
+        let handle = Self { jobs, view: view.clone(), batches: batches.clone(), failed: failed.clone() };
         let first = loaded.state.next_seq == 0;
-        let writer = Writer { parts, fence, loaded, view, batches, stop };
+        let writer = Writer { parts, fence, loaded, view, batches, failed, stop };
         let task = tokio::spawn(writer.run(inbox));
         if first {
             handle.submit(Input::Rules { version: RULES, digest: rules_digest() }, None).await?;
@@ -211,6 +216,12 @@ impl Sequencer {
     /// Reads the upper levels of the tree over all that is committed.
     pub fn levels<R>(&self, read: impl FnOnce(&Levels) -> R) -> R {
         read(&self.view.read().unwrap_or_else(PoisonError::into_inner).levels)
+    }
+
+    /// When a commit failed, if none succeeded since.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<TimeMs> {
+        *self.failed.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every batch committed from now on.

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::load::{self, Loaded, effect_leaves, effects_root};
-use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
+use super::{Batch, Failed, Job, Parts, Private, Step, SubmitError, View};
 use crate::store::rows::Pending;
 use crate::store::{entry, head, term, work};
 
@@ -26,6 +26,7 @@ pub(super) struct Writer {
     pub loaded: Loaded,
     pub view: Arc<RwLock<View>>,
     pub batches: broadcast::Sender<Arc<Batch>>,
+    pub failed: Failed,
     pub stop: CancellationToken,
 }
 
@@ -86,7 +87,9 @@ impl Writer {
             }
             replies.push((job.reply, steps));
         }
-        match self.commit(&drafted, pending, &privates).await {
+        let committed = self.commit(&drafted, pending, &privates).await;
+        *self.failed.write().unwrap_or_else(PoisonError::into_inner) = committed.is_err().then(|| (self.parts.clock)());
+        match committed {
             Ok(head) => {
                 self.publish(&drafted, head);
                 let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();

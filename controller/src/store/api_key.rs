@@ -54,6 +54,19 @@ pub async fn add(writer: &SqlitePool, new: &NewKey<'_>, now: TimeMs) -> sqlx::Re
     Ok((added.rows_affected() == 1).then(|| uint(added.last_insert_rowid())))
 }
 
+/// Whether that key lives.
+pub async fn lives(db: &SqlitePool, id: u64, hash: &Hash32, now: TimeMs) -> sqlx::Result<bool> {
+    let row = sqlx::query(
+        "select 1 from api_key where id = $1 and hash = $2 and revoked_ms is null and coalesce(expires_ms > $3, true)",
+    )
+    .bind(int(id))
+    .bind(&hash.0[..])
+    .bind(int(now.0))
+    .fetch_optional(db)
+    .await?;
+    Ok(row.is_some())
+}
+
 /// The live key of that id and hash, marked as used now. Looked up by both, so that only the hash decides.
 pub async fn take(writer: &SqlitePool, id: u64, hash: &Hash32, now: TimeMs) -> sqlx::Result<Option<LiveKey>> {
     let row = sqlx::query(

@@ -8,6 +8,8 @@ use super::{fixed, int, uint};
 
 /// Devices that may wait at a time, of all callers together.
 const OPEN: i64 = 10_000;
+/// Devices that may wait at a time of one network: a laboratory behind one address, and no more.
+const OPEN_OF_NETWORK: i64 = 50;
 /// A code that lapsed is known for so long, to tell its device why.
 const REMEMBERED_MS: u64 = 3_600_000;
 /// By so much a device that asks too often has to slow down, in milliseconds.
@@ -24,6 +26,8 @@ pub struct NewDevice<'a> {
     pub name: &'a str,
     /// The address that it asked from.
     pub origin: &'a str,
+    /// The network that this address counts as.
+    pub network: &'a str,
     /// When its codes lapse.
     pub expires: TimeMs,
     /// Least time between two questions, in milliseconds.
@@ -65,17 +69,44 @@ pub enum Poll {
     Unknown,
 }
 
-/// Adds a device. `false` if its user code is taken or too many wait.
-pub async fn add(writer: &SqlitePool, new: &NewDevice<'_>, now: TimeMs) -> sqlx::Result<bool> {
+/// What became of a device that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It waits.
+    Waits,
+    /// Its user code is taken: another may not be.
+    Taken,
+    /// Too many of its network wait.
+    NetworkFull,
+    /// Too many wait.
+    Full,
+}
+
+/// Adds a device, unless too many wait. Those that lapsed wait no longer.
+pub async fn add(writer: &SqlitePool, new: &NewDevice<'_>, now: TimeMs) -> sqlx::Result<Added> {
     let mut tx = writer.begin().await?;
     sqlx::query("delete from device where expires_ms + $2 <= $1")
         .bind(int(now.0))
         .bind(int(REMEMBERED_MS))
         .execute(&mut *tx)
         .await?;
+    let waiting = sqlx::query(
+        "select count(*) as all_of_them, count(*) filter (where network = $2) as of_network from device \
+         where expires_ms > $1",
+    )
+    .bind(int(now.0))
+    .bind(new.network)
+    .fetch_one(&mut *tx)
+    .await?;
+    if waiting.get::<i64, _>("of_network") >= OPEN_OF_NETWORK {
+        return Ok(Added::NetworkFull);
+    }
+    if waiting.get::<i64, _>("all_of_them") >= OPEN {
+        return Ok(Added::Full);
+    }
     let added = sqlx::query(
-        "insert into device (hash, user_code, name, origin, created_ms, expires_ms, pace_ms) \
-         select $1, $2, $3, $4, $5, $6, $7 where (select count(*) from device) < $8 on conflict do nothing",
+        "insert into device (hash, user_code, name, origin, created_ms, expires_ms, pace_ms, network) \
+         values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing",
     )
     .bind(&new.hash.0[..])
     .bind(new.user_code)
@@ -84,11 +115,11 @@ pub async fn add(writer: &SqlitePool, new: &NewDevice<'_>, now: TimeMs) -> sqlx:
     .bind(int(now.0))
     .bind(int(new.expires.0))
     .bind(int(new.pace_ms))
-    .bind(OPEN)
+    .bind(new.network)
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(added.rows_affected() == 1)
+    Ok(if added.rows_affected() == 1 { Added::Waits } else { Added::Taken })
 }
 
 /// The device of that code, while nobody decided on it.
@@ -167,13 +198,21 @@ mod tests {
     const HASH: Hash32 = Hash32([7; 32]);
 
     fn new(hash: Hash32, user_code: &str) -> NewDevice<'_> {
-        NewDevice { hash, user_code, name: "box", origin: "10.0.0.7", expires: TimeMs(60_000), pace_ms: 5_000 }
+        NewDevice {
+            hash,
+            user_code,
+            name: "box",
+            origin: "10.0.0.7",
+            network: "10.0.0.7",
+            expires: TimeMs(60_000),
+            pace_ms: 5_000,
+        }
     }
 
     async fn store() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).await.unwrap();
-        assert!(add(&store.writer, &new(HASH, "BCDFGHJK"), TimeMs(0)).await.unwrap());
+        assert_eq!(add(&store.writer, &new(HASH, "BCDFGHJK"), TimeMs(0)).await.unwrap(), Added::Waits);
         (dir, store)
     }
 
@@ -211,7 +250,25 @@ mod tests {
     #[tokio::test]
     async fn one_code_names_one_device() {
         let (_dir, store) = store().await;
-        assert!(!add(&store.writer, &new(Hash32([8; 32]), "BCDFGHJK"), TimeMs(1)).await.unwrap());
-        assert!(add(&store.writer, &new(Hash32([8; 32]), "BCDFGHJL"), TimeMs(1)).await.unwrap());
+        assert_eq!(add(&store.writer, &new(Hash32([8; 32]), "BCDFGHJK"), TimeMs(1)).await.unwrap(), Added::Taken);
+        assert_eq!(add(&store.writer, &new(Hash32([8; 32]), "BCDFGHJL"), TimeMs(1)).await.unwrap(), Added::Waits);
+    }
+
+    #[tokio::test]
+    async fn a_network_has_its_part_of_the_line_and_who_lapsed_stands_in_it_no_more() {
+        let (_dir, store) = store().await;
+        let code = |number: u8| format!("{}{}GHJK", char::from(b'A' + number / 26), char::from(b'A' + number % 26));
+        let ask = async |number: u8, network: &str, now: u64| {
+            let code = format!("{}XX", code(number));
+            let expires = TimeMs(now + 60_000);
+            let new = NewDevice { network, expires, ..new(Hash32([number + 100; 32]), &code) };
+            add(&store.writer, &new, TimeMs(now)).await.unwrap()
+        };
+        for number in 1..50 {
+            assert_eq!(ask(number, "10.0.0.7", 1).await, Added::Waits, "{number}");
+        }
+        assert_eq!(ask(50, "10.0.0.7", 1).await, Added::NetworkFull);
+        assert_eq!(ask(51, "10.0.0.8", 1).await, Added::Waits, "another network asks");
+        assert_eq!(ask(50, "10.0.0.7", 60_001).await, Added::Waits, "all of it lapsed");
     }
 }

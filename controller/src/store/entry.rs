@@ -79,6 +79,17 @@ pub async fn levels(db: &SqlitePool) -> sqlx::Result<Result<Levels, u64>> {
     Ok(Ok(levels))
 }
 
+/// How many bytes each of up to `limit` entries from `from` on has, its effects included.
+pub async fn sizes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<u64>> {
+    let rows =
+        sqlx::query("select length(bytes) + length(effects) as size from entry where seq >= $1 order by seq limit $2")
+            .bind(int(from))
+            .bind(limit)
+            .fetch_all(db)
+            .await?;
+    Ok(rows.iter().map(|row| uint(row.get("size"))).collect())
+}
+
 /// Up to `limit` entries from `from` on, as published.
 pub async fn page(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<LoggedEntry>> {
     let rows = sqlx::query(

@@ -72,6 +72,31 @@ pub async fn for_provider(db: &SqlitePool, provider: Account) -> sqlx::Result<Ve
         .await?)
 }
 
+/// The newest voucher of each pair that `account` pays or earns behind the pair `after`, by renter and provider.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn of_account(
+    db: &SqlitePool,
+    account: Account,
+    limit: u32,
+    after: Option<(Account, Account)>,
+) -> sqlx::Result<Vec<Kept>> {
+    // No bytes come before all others.
+    let (renter, provider): (&[u8], &[u8]) = after.as_ref().map_or((&[], &[]), |(one, other)| (&one.0, &other.0));
+    all(&sqlx::query(
+        "select * from signed_voucher where (renter = ?1 or provider = ?1) and (renter, provider) > (?2, ?3) \
+         order by renter, provider limit ?4",
+    )
+    .bind(&account.0[..])
+    .bind(renter)
+    .bind(provider)
+    .bind(limit)
+    .fetch_all(db)
+    .await?)
+}
+
 /// Vouchers with something signed that is not claimed, those that wait longest first.
 ///
 /// # Errors

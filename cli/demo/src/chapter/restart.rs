@@ -43,7 +43,7 @@ pub(super) async fn kill(
         Err(ClientError::Unreachable { .. }) => {}
         Err(error) => return Err(error.into()),
         Ok(health) => {
-            return Err(Fault::new("nobody at the controller's address", format!("pid {} answers", health.pid)));
+            return Err(Fault::new("nobody at the controller's address", format!("it answers {}", health.status)));
         }
     }
     let began = Instant::now();

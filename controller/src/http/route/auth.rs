@@ -8,8 +8,7 @@ use selion_api::rest::{
     ApiKey, ApiKeyPage, LoginView, NewApiKey, NewNonce, Nonce, Refresh, Revoke, Revoked, Role, Scope, Session,
     SignedLogin, Token, Whoami,
 };
-use selion_api::{Account, Hash32, Signature, TimeMs};
-use sha2::{Digest, Sha256};
+use selion_api::{Account, Signature, TimeMs};
 
 use super::device;
 use crate::App;
@@ -18,7 +17,7 @@ use crate::http::caller::{Caller, Operator, Renter, scheme};
 use crate::http::input::{Json, Path, Query};
 use crate::http::login_fault::LoginFault;
 use crate::http::page::Page;
-use crate::http::pass::{Login, Pass, Scopes};
+use crate::http::pass::{KeyText, Login, Pass, Scopes, hash, parse_key, secret_hash};
 use crate::http::secrets::random;
 use crate::http::siwe::{ForDevice, Proven, Site, SiweFault};
 use crate::store::session::{NewSession, Refreshed};
@@ -30,7 +29,7 @@ const IDLE_MS: u64 = 30 * 24 * 3600 * 1000;
 pub(super) const MAX_NAME: usize = 100;
 
 /// A nonce: good for one login within five minutes. With an account also the message to sign.
-#[utoipa::path(post, path = "/v1/auth/nonce", tag = "auth", request_body = NewNonce,
+#[utoipa::path(post, path = "/v1/auth/nonce", operation_id = "create_nonce", tag = "auth", request_body = NewNonce,
     responses((status = 200, description = "Sign `message` with EIP-191", body = Nonce)))]
 pub(in crate::http) async fn nonce(
     State(app): State<App>,
@@ -80,7 +79,7 @@ pub(super) async fn prove(app: &App, message: &str, signature: &Signature) -> Re
 }
 
 /// Opens a session for the account that signed the message.
-#[utoipa::path(post, path = "/v1/auth/siwe", tag = "auth", request_body = SignedLogin,
+#[utoipa::path(post, path = "/v1/auth/siwe", operation_id = "log_in", tag = "auth", request_body = SignedLogin,
     responses((status = 200, description = "The session", body = Session)))]
 pub(in crate::http) async fn siwe(
     State(app): State<App>,
@@ -121,7 +120,7 @@ fn session_view(
 }
 
 /// The next pair of tokens of a session. A refresh token that comes a second time ends it.
-#[utoipa::path(post, path = "/v1/auth/refresh", tag = "auth", request_body = Refresh,
+#[utoipa::path(post, path = "/v1/auth/refresh", operation_id = "refresh_session", tag = "auth", request_body = Refresh,
     responses((status = 200, description = "The next pair", body = Session)))]
 pub(in crate::http) async fn refresh(
     State(app): State<App>,
@@ -144,7 +143,7 @@ pub(in crate::http) async fn refresh(
 }
 
 /// Ends the session that the token is of.
-#[utoipa::path(post, path = "/v1/auth/logout", tag = "auth", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/auth/logout", operation_id = "log_out", tag = "auth", security(("bearer" = [])),
     responses((status = 204, description = "Ended, its tokens too")))]
 pub(in crate::http) async fn logout(State(app): State<App>, pass: Pass) -> Result<StatusCode, Problem> {
     let Login::Session(id) = pass.login else {
@@ -157,14 +156,14 @@ pub(in crate::http) async fn logout(State(app): State<App>, pass: Pass) -> Resul
 }
 
 /// Ends every session of the caller's account, and every token made so far. API keys stay.
-#[utoipa::path(post, path = "/v1/auth/logout-all", tag = "auth", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/auth/logout-all", operation_id = "log_out_everywhere", tag = "auth", security(("bearer" = [])),
     responses((status = 200, description = "What was ended", body = Revoked)))]
 pub(in crate::http) async fn logout_all(State(app): State<App>, renter: Renter) -> Result<Answer<Revoked>, Problem> {
     end_all(&app, renter.account, false).await
 }
 
 /// Ends every session and API key of an account. Its leases run on.
-#[utoipa::path(post, path = "/v1/operator/revoke", tag = "operator", request_body = Revoke, security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/operator/revoke", operation_id = "revoke_account", tag = "operator", request_body = Revoke, security(("bearer" = [])),
     responses((status = 200, description = "What was ended", body = Revoked)))]
 pub(in crate::http) async fn revoke_all(
     State(app): State<App>,
@@ -183,7 +182,7 @@ async fn end_all(app: &App, account: Account, keys: bool) -> Result<Answer<Revok
 }
 
 /// Makes an API key for the caller's account. It is shown this once.
-#[utoipa::path(post, path = "/v1/api-keys", tag = "auth", request_body = NewApiKey, security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/api-keys", operation_id = "create_api_key", tag = "auth", request_body = NewApiKey, security(("bearer" = [])),
     responses((status = 201, description = "The key", body = ApiKey)))]
 pub(in crate::http) async fn create_key(
     State(app): State<App>,
@@ -220,31 +219,14 @@ pub(super) fn secret() -> Result<[u8; 32], Problem> {
     random().map_err(|error| Problem::Internal(error.to_string()))
 }
 
-/// What is kept of a secret.
-pub(super) fn hash(secret: &[u8; 32]) -> Hash32 {
-    Hash32(Sha256::digest(secret).into())
-}
-
-/// The hash of a secret in hex behind `prefix`.
-pub(super) fn secret_hash(text: &str, prefix: &str) -> Option<Hash32> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text.strip_prefix(prefix)?, &mut bytes).ok()?;
-    Some(hash(&bytes))
-}
-
-/// Id and hash of an API key's text.
-fn parse_key(text: &str) -> Option<(u64, Hash32)> {
-    let (id, secret) = text.strip_prefix("sk_")?.split_once('_')?;
-    Some((id.parse().ok()?, secret_hash(secret, "")?))
-}
-
-/// A bearer token for an API key: good for ten minutes, and for what the key is.
-#[utoipa::path(post, path = "/v1/auth/token", tag = "auth", security(("api_key" = [])),
+/// A bearer token for an API key: good for ten minutes, and for what the key is. Who does not want to renew tokens
+/// sends `Authorization: Bearer sk_...` with every request instead.
+#[utoipa::path(post, path = "/v1/auth/token", operation_id = "create_token", tag = "auth", security(("api_key" = [])),
     responses((status = 200, description = "The token", body = Token)))]
 pub(in crate::http) async fn token(State(app): State<App>, headers: HeaderMap) -> Result<Answer<Token>, Problem> {
     let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let key = header.and_then(|text| scheme(text, "ApiKey")).and_then(parse_key);
-    let (id, hash) = key.ok_or(Problem::BadApiKey)?;
+    let KeyText { id, hash } = key.ok_or(Problem::BadApiKey)?;
     let now = (app.clock)();
     let key = api_key::take(&app.store.writer, id, &hash, now).await?.ok_or(Problem::BadApiKey)?;
     let pass = Pass {
@@ -261,14 +243,15 @@ pub(in crate::http) async fn token(State(app): State<App>, headers: HeaderMap) -
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct KeyQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
 }
 
 /// The caller's live API keys, without their secrets.
-#[utoipa::path(get, path = "/v1/api-keys", tag = "auth", params(KeyQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/api-keys", operation_id = "list_api_keys", tag = "auth", params(KeyQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of keys", body = ApiKeyPage)))]
 pub(in crate::http) async fn list_keys(
     State(app): State<App>,
@@ -283,7 +266,7 @@ pub(in crate::http) async fn list_keys(
 }
 
 /// Revokes one of the caller's API keys, and with it every token that was made of it.
-#[utoipa::path(delete, path = "/v1/api-keys/{id}", tag = "auth", security(("bearer" = [])),
+#[utoipa::path(delete, path = "/v1/api-keys/{id}", operation_id = "revoke_api_key", tag = "auth", security(("bearer" = [])),
     params(("id" = u64, Path, description = "Id of the key")),
     responses((status = 204, description = "Revoked")))]
 pub(in crate::http) async fn revoke_key(
@@ -301,7 +284,7 @@ pub(in crate::http) async fn revoke_key(
 }
 
 /// Whom the token stands for.
-#[utoipa::path(get, path = "/v1/whoami", tag = "auth", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/whoami", operation_id = "whoami", tag = "auth", security(("bearer" = [])),
     responses((status = 200, description = "The caller", body = Whoami)))]
 pub(in crate::http) async fn whoami(State(app): State<App>, pass: Pass) -> Answer<Whoami> {
     let account = match pass.caller {

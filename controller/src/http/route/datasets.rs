@@ -38,7 +38,7 @@ pub(in crate::http) struct UploadQuery {
 
 /// Adds a dataset: the root of blocks that were put to `/ipfs` before (`application/json`), or the bytes of one file
 /// (`application/octet-stream`). Adding it again is the same as once.
-#[utoipa::path(post, path = "/v1/datasets", tag = "datasets", params(UploadQuery), security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/datasets", operation_id = "add_dataset", tag = "datasets", params(UploadQuery), security(("bearer" = [])),
     request_body(content((NewDataset = "application/json"), (Vec<u8> = "application/octet-stream")),
         description = "The root of a DAG whose blocks are all here, or one file"),
     responses((status = 201, description = "The dataset, verified, complete and kept", body = Dataset)))]
@@ -154,14 +154,15 @@ async fn blocking<T: Send + 'static>(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct DatasetQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
 }
 
 /// The caller's datasets.
-#[utoipa::path(get, path = "/v1/datasets", tag = "datasets", params(DatasetQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/datasets", operation_id = "list_datasets", tag = "datasets", params(DatasetQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of datasets, newest first", body = DatasetPage)))]
 pub(in crate::http) async fn list(
     State(app): State<App>,
@@ -183,7 +184,7 @@ pub(in crate::http) async fn list(
 }
 
 /// One dataset of the caller.
-#[utoipa::path(get, path = "/v1/datasets/{cid}", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/datasets/{cid}", operation_id = "get_dataset", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "Root CID")),
     responses((status = 200, description = "The dataset", body = Dataset)))]
 pub(in crate::http) async fn get(
@@ -197,7 +198,7 @@ pub(in crate::http) async fn get(
 
 /// Takes a dataset from the caller's account. Leases that have it staged keep it; a lease that is still to stage it may
 /// fail. Its bytes no longer count against the account's storage once the pool has collected what nobody else needs.
-#[utoipa::path(delete, path = "/v1/datasets/{cid}", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(delete, path = "/v1/datasets/{cid}", operation_id = "remove_dataset", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "Root CID")),
     responses((status = 204, description = "It is gone from the account")))]
 pub(in crate::http) async fn remove(

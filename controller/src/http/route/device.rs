@@ -10,15 +10,16 @@ use axum::response::{IntoResponse, Response};
 use selion_api::Account;
 use selion_api::rest::{Device, DeviceToken, DeviceView, NewDevice, Session, SignedLogin, UserCode};
 
-use super::auth::{hash, open_session, prove, secret, secret_hash};
+use super::auth::{open_session, prove, secret};
 use crate::App;
 use crate::http::Problem;
 use crate::http::caller::{Peer, Renter};
 use crate::http::input::Json;
 use crate::http::login_fault::LoginFault;
-use crate::http::pass::Scopes;
+use crate::http::pass::{Scopes, hash, secret_hash};
 use crate::http::siwe::SiweFault;
-use crate::store::device;
+use crate::network::Network;
+use crate::store::device::{self, Added};
 
 /// Life of the codes in milliseconds: ten minutes.
 const CODE_MS: u64 = 10 * 60 * 1000;
@@ -33,7 +34,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self';
                       frame-ancestors 'none'";
 
 /// A machine without a key asks to be let in.
-#[utoipa::path(post, path = "/v1/auth/device", tag = "auth", request_body = NewDevice,
+#[utoipa::path(post, path = "/v1/auth/device", operation_id = "start_device", tag = "auth", request_body = NewDevice,
     responses((status = 200, description = "Show `user_code`, and ask with `device_code`", body = Device)))]
 pub(in crate::http) async fn ask(
     State(app): State<App>,
@@ -46,6 +47,7 @@ pub(in crate::http) async fn ask(
         return Err(Problem::field("/name", "bad_value", "a name has 1 to 64 visible ASCII characters, without `'`"));
     }
     let origin = peer.map_or_else(|| "an unknown address".to_owned(), |ip| ip.to_string());
+    let network = peer.map(|ip| Network::of(ip).to_string()).unwrap_or_default();
     let now = (app.clock)();
     let device_code = secret()?;
     for _ in 0..TRIES {
@@ -55,19 +57,25 @@ pub(in crate::http) async fn ask(
             user_code: &user_code,
             name: &name,
             origin: &origin,
+            network: &network,
             expires: now.plus(CODE_MS),
             pace_ms: PACE_MS,
         };
-        if device::add(&app.store.writer, &new, now).await? {
-            let (page, user_code) = (format!("{}/device", app.origin.url()), shown(&user_code));
-            return Ok(Answer(Device {
-                device_code: format!("dc_{}", hex::encode(device_code)),
-                verification_uri_complete: format!("{page}#{user_code}"),
-                verification_uri: page,
-                user_code,
-                expires_in: CODE_MS / 1000,
-                interval: PACE_MS / 1000,
-            }));
+        match device::add(&app.store.writer, &new, now).await? {
+            Added::Taken => {}
+            Added::NetworkFull => return Err(Problem::TooManyOpen),
+            Added::Full => return Err(Problem::Overloaded),
+            Added::Waits => {
+                let (page, user_code) = (format!("{}/device", app.origin.url()), shown(&user_code));
+                return Ok(Answer(Device {
+                    device_code: format!("dc_{}", hex::encode(device_code)),
+                    verification_uri_complete: format!("{page}#{user_code}"),
+                    verification_uri: page,
+                    user_code,
+                    expires_in: CODE_MS / 1000,
+                    interval: PACE_MS / 1000,
+                }));
+            }
         }
     }
     Err(Problem::Overloaded)
@@ -100,7 +108,7 @@ pub(super) async fn waiting(app: &App, code: &str) -> Result<device::Waiting, Pr
 }
 
 /// A device asks whether it was approved. Until then: `authorization_pending` or `slow_down`.
-#[utoipa::path(post, path = "/v1/auth/device/token", tag = "auth", request_body = DeviceToken,
+#[utoipa::path(post, path = "/v1/auth/device/token", operation_id = "poll_device", tag = "auth", request_body = DeviceToken,
     responses((status = 200, description = "Approved: its session", body = Session)))]
 pub(in crate::http) async fn token(
     State(app): State<App>,
@@ -120,7 +128,7 @@ pub(in crate::http) async fn token(
 }
 
 /// Who waits behind a code.
-#[utoipa::path(post, path = "/v1/auth/device/look", tag = "auth", request_body = UserCode,
+#[utoipa::path(post, path = "/v1/auth/device/look", operation_id = "look_at_device", tag = "auth", request_body = UserCode,
     responses((status = 200, description = "The device", body = DeviceView)))]
 pub(in crate::http) async fn look(
     State(app): State<App>,
@@ -133,7 +141,7 @@ pub(in crate::http) async fn look(
 }
 
 /// Lets a device in for the caller's account. It may do everything but manage logins.
-#[utoipa::path(post, path = "/v1/auth/device/approve", tag = "auth", request_body = UserCode, security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/auth/device/approve", operation_id = "approve_device", tag = "auth", request_body = UserCode, security(("bearer" = [])),
     responses((status = 204, description = "The device gets its session when it asks next")))]
 pub(in crate::http) async fn approve(
     State(app): State<App>,
@@ -144,7 +152,7 @@ pub(in crate::http) async fn approve(
 }
 
 /// Refuses a device.
-#[utoipa::path(post, path = "/v1/auth/device/deny", tag = "auth", request_body = UserCode, security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/auth/device/deny", operation_id = "deny_device", tag = "auth", request_body = UserCode, security(("bearer" = [])),
     responses((status = 204, description = "The device is told when it asks next")))]
 pub(in crate::http) async fn deny(
     State(app): State<App>,
@@ -155,7 +163,7 @@ pub(in crate::http) async fn deny(
 }
 
 /// Lets a device in by a wallet's signature over a message that names its code.
-#[utoipa::path(post, path = "/v1/auth/device/siwe", tag = "auth", request_body = SignedLogin,
+#[utoipa::path(post, path = "/v1/auth/device/siwe", operation_id = "approve_device_signed", tag = "auth", request_body = SignedLogin,
     responses((status = 204, description = "The device gets its session when it asks next")))]
 pub(in crate::http) async fn approve_signed(
     State(app): State<App>,
@@ -174,14 +182,14 @@ async fn decide(app: &App, code: &str, account: Option<Account>) -> Result<Statu
 }
 
 /// The page on which a browser's wallet approves a device. Nothing on it comes from elsewhere.
-#[utoipa::path(get, path = "/device", tag = "auth",
+#[utoipa::path(get, path = "/device", operation_id = "get_device_page", tag = "auth",
     responses((status = 200, description = "A page", body = String, content_type = "text/html")))]
 pub(in crate::http) async fn page() -> Response {
     fixed("text/html; charset=utf-8", include_str!("../device.html"))
 }
 
 /// The script of that page.
-#[utoipa::path(get, path = "/device.js", tag = "auth",
+#[utoipa::path(get, path = "/device.js", operation_id = "get_device_script", tag = "auth",
     responses((status = 200, description = "A script", body = String, content_type = "text/javascript")))]
 pub(in crate::http) async fn script() -> Response {
     fixed("text/javascript; charset=utf-8", include_str!("../device.js"))

@@ -28,7 +28,7 @@ async fn authenticated(State(app): State<App>, caller: Caller, mut request: Requ
 }
 
 /// An agent's link: a WebSocket. The agent proves its node key in its first message.
-#[utoipa::path(get, path = "/v1/link", tag = "agents",
+#[utoipa::path(get, path = "/v1/link", operation_id = "open_link", tag = "agents",
     responses((status = 101, description = "Switched to WebSocket")))]
 pub(in crate::http) async fn link(
     State(app): State<App>,
@@ -44,14 +44,14 @@ pub(in crate::http) async fn link(
 pub(in crate::http) struct Described;
 
 /// One block by CID: `?format=raw` or `Accept: application/vnd.ipld.raw`. Verify it against the CID.
-#[utoipa::path(get, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(get, path = "/ipfs/{cid}", operation_id = "get_block", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "CID of the block"), ("format" = Option<String>, Query, description = "`raw`")),
     responses((status = 200, description = "The block", body = Vec<u8>, content_type = "application/vnd.ipld.raw")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn get_block() {}
 
 /// Whether a block is here.
-#[utoipa::path(head, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(head, path = "/ipfs/{cid}", operation_id = "head_block", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "CID of the block"), ("format" = Option<String>, Query, description = "`raw`")),
     responses((status = 200, description = "It is")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
@@ -59,9 +59,10 @@ fn head_block() {}
 
 /// Gives the pool a block. It is taken only if it is what the CID names and the account's allowance of bytes has room, and
 /// goes a day later if no dataset of the pool has it by then.
-#[utoipa::path(put, path = "/ipfs/{cid}", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(put, path = "/ipfs/{cid}", operation_id = "put_block", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "CID of the block")),
-    request_body(content = Vec<u8>, content_type = "application/vnd.ipld.raw", description = "At most 2 MiB"),
+    request_body(content((Vec<u8> = "application/vnd.ipld.raw"), (Vec<u8> = "application/octet-stream")),
+        description = "At most 2 MiB"),
     responses((status = 200, description = "It was here already"), (status = 201, description = "It is new here")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn put_block() {}
@@ -83,13 +84,13 @@ struct Absent {
 }
 
 /// Which of many blocks are not here.
-#[utoipa::path(post, path = "/ipfs/have", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
+#[utoipa::path(post, path = "/ipfs/have", operation_id = "have_blocks", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
     responses((status = 200, description = "Those of which no good copy is here", body = Absent)))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
 fn have_blocks() {}
 
 /// Many blocks at once, as a CAR of version 1. Verify each against its CID; ask again for those that did not come.
-#[utoipa::path(post, path = "/ipfs/want", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
+#[utoipa::path(post, path = "/ipfs/want", operation_id = "want_blocks", tag = "datasets", security(("bearer" = [])), request_body(content = Cids),
     responses((status = 200, description = "Those that are here, in order, until some 4 MiB are reached", body = Vec<u8>,
         content_type = "application/vnd.ipld.car")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]
@@ -97,7 +98,7 @@ fn want_blocks() {}
 
 /// Gives the pool many blocks at once, as a CAR of version 1 of at most 1024 blocks and 6 MiB. The first that is not
 /// taken ends it; those before it stay.
-#[utoipa::path(post, path = "/ipfs/blocks", tag = "datasets", security(("bearer" = [])),
+#[utoipa::path(post, path = "/ipfs/blocks", operation_id = "put_blocks", tag = "datasets", security(("bearer" = [])),
     request_body(content = Vec<u8>, content_type = "application/vnd.ipld.car"),
     responses((status = 201, description = "All of them are here")))]
 #[expect(dead_code, reason = "describes an operation that the data plane's router answers")]

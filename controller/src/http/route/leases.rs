@@ -35,7 +35,7 @@ pub(in crate::http) struct CreateQuery {
 ///
 /// With `dry_run=true` it tells what the request would get now, and nothing comes of it: no key is needed, and a
 /// signature is not looked at.
-#[utoipa::path(post, path = "/v1/leases", tag = "leases", request_body = NewLease, security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/leases", operation_id = "create_lease", tag = "leases", request_body = NewLease, security(("bearer" = [])),
     params(CreateQuery, ("Idempotency-Key" = Option<String>, Header,
         description = "1 to 255 visible ASCII characters, fresh for each lease; needed unless it is a dry run")),
     responses((status = 201, description = "The lease, as it was answered first", body = Lease,
@@ -95,14 +95,15 @@ async fn quote(app: &App, renter: Account, body: NewLease) -> Result<Quote, Prob
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct LeaseQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
 }
 
 /// The caller's leases.
-#[utoipa::path(get, path = "/v1/leases", tag = "leases", params(LeaseQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/leases", operation_id = "list_leases", tag = "leases", params(LeaseQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of leases, newest first", body = LeasePage)))]
 pub(in crate::http) async fn list(
     State(app): State<App>,
@@ -112,14 +113,16 @@ pub(in crate::http) async fn list(
     let page = Page::<LeaseId>::read("leases", query.page_size, query.page_token.as_deref())?;
     let mut leases = rows::leases(&app.store.readers, renter.account, page.fetch(), page.after).await?;
     let next_page_token = page.cut("leases", &mut leases, |lease| lease.id);
+    let ids: Vec<LeaseId> = leases.iter().map(|lease| lease.id).collect();
+    let mut outputs = output::of_leases(&app.store.readers, &ids).await?;
     for lease in &mut leases {
-        lease.outputs = output::of_lease(&app.store.readers, lease.id).await?;
+        lease.outputs = outputs.remove(&lease.id).unwrap_or_default();
     }
     Ok(Answer(LeasePage { leases, next_page_token }))
 }
 
 /// One lease of the caller.
-#[utoipa::path(get, path = "/v1/leases/{id}", tag = "leases", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/leases/{id}", operation_id = "get_lease", tag = "leases", security(("bearer" = [])),
     params(("id" = LeaseId, Path, description = "Id of the lease")),
     responses((status = 200, description = "The lease", body = Lease)))]
 pub(in crate::http) async fn get(
@@ -131,7 +134,7 @@ pub(in crate::http) async fn get(
 }
 
 /// Gives a lease back. It ends when its agents confirm the stop.
-#[utoipa::path(post, path = "/v1/leases/{id}/release", tag = "leases", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/leases/{id}/release", operation_id = "release_lease", tag = "leases", security(("bearer" = [])),
     params(("id" = LeaseId, Path, description = "Id of the lease")),
     responses((status = 200, description = "The lease, ending or ended", body = Lease,
         headers(("selion-promise" = String, description = "That the release stands in the log")))))]
@@ -149,7 +152,7 @@ pub(in crate::http) async fn release(
 }
 
 /// How every GPU of the pool looks to the lease now: where it could go, or why not.
-#[utoipa::path(get, path = "/v1/leases/{id}/placement", tag = "leases", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/leases/{id}/placement", operation_id = "get_placement", tag = "leases", security(("bearer" = [])),
     params(("id" = LeaseId, Path, description = "Id of the lease")),
     responses((status = 200, description = "The candidates", body = PlacementView)))]
 pub(in crate::http) async fn placement(

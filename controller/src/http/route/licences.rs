@@ -16,7 +16,8 @@ use crate::project;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct LicenceQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
@@ -40,7 +41,7 @@ impl std::str::FromStr for Row {
 }
 
 /// Licences that the caller holds or issued, and how many of their seats are taken.
-#[utoipa::path(get, path = "/v1/licences", tag = "licences", params(LicenceQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/licences", operation_id = "list_licences", tag = "licences", params(LicenceQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of licences in order of issuer, product and holder",
         body = LicencePage)))]
 pub(in crate::http) async fn list(

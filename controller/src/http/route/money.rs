@@ -2,18 +2,18 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
-use selion_api::Amount;
 use selion_api::rest::{AccountView, BillPage, VoucherPage, VoucherView};
+use selion_api::{Account, Amount};
 
 use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::Query;
-use crate::http::page::{Page, token};
+use crate::http::page::{MAX_BYTES, Page, fitting, token};
 use crate::store::{rows, signed_voucher};
 
 /// The caller's money as the log has it. An account that never deposited has nothing.
-#[utoipa::path(get, path = "/v1/account", tag = "money", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/account", operation_id = "get_account", tag = "money", security(("bearer" = [])),
     responses((status = 200, description = "The account", body = AccountView)))]
 pub(in crate::http) async fn account(State(app): State<App>, renter: Renter) -> Result<Answer<AccountView>, Problem> {
     let view = rows::account(&app.store.readers, renter.account).await?;
@@ -34,7 +34,8 @@ pub(in crate::http) async fn account(State(app): State<App>, renter: Renter) -> 
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct BillQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
@@ -55,7 +56,7 @@ impl std::str::FromStr for Shown {
 }
 
 /// Bill lines that the caller pays or earns, newest first.
-#[utoipa::path(get, path = "/v1/bills", tag = "money", params(BillQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/bills", operation_id = "list_bills", tag = "money", params(BillQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of bill lines", body = BillPage)))]
 pub(in crate::http) async fn bills(
     State(app): State<App>,
@@ -69,8 +70,9 @@ pub(in crate::http) async fn bills(
     };
     let fetch = page.fetch().saturating_add(skip);
     let mut bills = rows::bills(&app.store.readers, renter.account, fetch, before).await?;
-    let more = bills.len() > skip as usize + page.size as usize;
-    bills.truncate(skip as usize + page.size as usize);
+    let shown = bills.get(skip as usize..).map_or(0, |rest| fitting(rest, MAX_BYTES).min(page.size as usize));
+    let more = bills.len() > skip as usize + shown;
+    bills.truncate(skip as usize + shown);
     let next_page_token = bills.last().filter(|_| more).map(|last| {
         let lines = bills.iter().rev().take_while(|line| line.entry == last.entry).count();
         token("bills", format_args!("{}.{lines}", last.entry))
@@ -79,14 +81,42 @@ pub(in crate::http) async fn bills(
     Ok(Answer(BillPage { bills, next_page_token }))
 }
 
+#[derive(serde::Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct VoucherQuery {
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    page_size: Option<u32>,
+    /// `next_page_token` of the page before.
+    page_token: Option<String>,
+}
+
+/// The pair after which a page begins.
+#[derive(Clone, Copy)]
+struct Pair(Account, Account);
+
+impl std::str::FromStr for Pair {
+    type Err = ();
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (renter, provider) = text.split_once(' ').ok_or(())?;
+        Ok(Self(renter.parse().map_err(|_| ())?, provider.parse().map_err(|_| ())?))
+    }
+}
+
 /// The newest voucher of each pair that the caller pays or earns.
-#[utoipa::path(get, path = "/v1/vouchers", tag = "money", security(("bearer" = [])),
-    responses((status = 200, description = "The vouchers", body = VoucherPage)))]
-pub(in crate::http) async fn vouchers(State(app): State<App>, renter: Renter) -> Result<Answer<VoucherPage>, Problem> {
-    let me = renter.account;
-    let every = signed_voucher::every(&app.store.readers).await?;
-    let mine = every.into_iter().filter(|kept| kept.voucher.renter == me || kept.voucher.provider == me);
-    let vouchers = mine
+#[utoipa::path(get, path = "/v1/vouchers", operation_id = "list_vouchers", tag = "money", params(VoucherQuery), security(("bearer" = [])),
+    responses((status = 200, description = "A page of vouchers in order of renter and provider", body = VoucherPage)))]
+pub(in crate::http) async fn vouchers(
+    State(app): State<App>,
+    renter: Renter,
+    Query(query): Query<VoucherQuery>,
+) -> Result<Answer<VoucherPage>, Problem> {
+    let page = Page::<Pair>::read("vouchers", query.page_size, query.page_token.as_deref())?;
+    let after = page.after.map(|Pair(renter, provider)| (renter, provider));
+    let mine = signed_voucher::of_account(&app.store.readers, renter.account, page.fetch(), after).await?;
+    let mut vouchers: Vec<_> = mine
+        .into_iter()
         .map(|kept| VoucherView {
             renter: kept.voucher.renter,
             provider: kept.voucher.provider,
@@ -100,5 +130,6 @@ pub(in crate::http) async fn vouchers(State(app): State<App>, renter: Renter) ->
             claimed: kept.claimed,
         })
         .collect();
-    Ok(Answer(VoucherPage { vouchers }))
+    let next_page_token = page.cut("vouchers", &mut vouchers, |row| format!("{} {}", row.renter, row.provider));
+    Ok(Answer(VoucherPage { vouchers, next_page_token }))
 }

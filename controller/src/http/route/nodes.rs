@@ -19,14 +19,15 @@ use crate::store::rows;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct NodeQuery {
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
 }
 
 /// Nodes of the pool, with what is on their GPUs.
-#[utoipa::path(get, path = "/v1/nodes", tag = "nodes", params(NodeQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/nodes", operation_id = "list_nodes", tag = "nodes", params(NodeQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of nodes in order of id", body = NodePage)))]
 pub(in crate::http) async fn list(
     State(app): State<App>,
@@ -40,7 +41,7 @@ pub(in crate::http) async fn list(
 }
 
 /// One node.
-#[utoipa::path(get, path = "/v1/nodes/{id}", tag = "nodes", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/nodes/{id}", operation_id = "get_node", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
     responses((status = 200, description = "The node", body = NodeView)))]
 pub(in crate::http) async fn get(
@@ -52,7 +53,7 @@ pub(in crate::http) async fn get(
 }
 
 /// The owner pauses his node: running leases go on, no new ones come.
-#[utoipa::path(post, path = "/v1/nodes/{id}/pause", tag = "nodes", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/nodes/{id}/pause", operation_id = "pause_node", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
     responses((status = 200, description = "The node, paused", body = NodeView,
         headers(("selion-promise" = String, description = "That the input stands in the log")))))]
@@ -65,7 +66,7 @@ pub(in crate::http) async fn pause(
 }
 
 /// The owner resumes his node: the pause is over, and he wants nothing back any more.
-#[utoipa::path(post, path = "/v1/nodes/{id}/resume", tag = "nodes", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/nodes/{id}/resume", operation_id = "resume_node", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")),
     responses((status = 200, description = "The node, open for leases again", body = NodeView,
         headers(("selion-promise" = String, description = "That the input stands in the log")))))]
@@ -81,7 +82,7 @@ pub(in crate::http) async fn resume(
 ///
 /// It takes no new leases. What still runs there after the notice is stopped, its whole gang with it, and paid for.
 /// Resuming undoes it. Asked again, the earlier time holds.
-#[utoipa::path(post, path = "/v1/nodes/{id}/reclaim", tag = "nodes", security(("bearer" = [])),
+#[utoipa::path(post, path = "/v1/nodes/{id}/reclaim", operation_id = "reclaim_node", tag = "nodes", security(("bearer" = [])),
     params(("id" = NodeId, Path, description = "Id of the node")), request_body = Reclaim,
     responses((status = 200, description = "The node, with what is taken back", body = NodeView,
         headers(("selion-promise" = String, description = "That the input stands in the log")))))]

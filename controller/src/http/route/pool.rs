@@ -14,7 +14,7 @@ use crate::http::{offers, views};
 use crate::store::rows;
 
 /// Which pool this is and on what terms.
-#[utoipa::path(get, path = "/v1/pool", tag = "pool",
+#[utoipa::path(get, path = "/v1/pool", operation_id = "get_pool", tag = "pool",
     responses((status = 200, description = "The pool", body = PoolView)))]
 pub(in crate::http) async fn pool(State(app): State<App>) -> Result<Answer<PoolView>, Problem> {
     let view = app.log.read(|state| {
@@ -44,7 +44,8 @@ pub(in crate::http) struct OfferQuery {
     model: Option<String>,
     /// Only asks up to this many token base units per hour.
     max_rate: Option<Rate>,
-    /// Rows of the page, 1 to 500; 50 if absent.
+    /// Rows of the page.
+    #[param(minimum = 1, maximum = 500, default = 50)]
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
@@ -59,7 +60,7 @@ impl OfferQuery {
 }
 
 /// What can be leased now, and what it asks.
-#[utoipa::path(get, path = "/v1/offers", tag = "pool", params(OfferQuery), security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/offers", operation_id = "list_offers", tag = "pool", params(OfferQuery), security(("bearer" = [])),
     responses((status = 200, description = "A page of offers in order of node, GPU and slice", body = OfferPage)))]
 pub(in crate::http) async fn list_offers(
     State(app): State<App>,
@@ -76,14 +77,14 @@ pub(in crate::http) async fn list_offers(
 }
 
 /// Accounts with leases and their shares, in the order of service.
-#[utoipa::path(get, path = "/v1/shares", tag = "pool", security(("bearer" = [])),
+#[utoipa::path(get, path = "/v1/shares", operation_id = "get_shares", tag = "pool", security(("bearer" = [])),
     responses((status = 200, description = "The shares", body = SharesView)))]
 pub(in crate::http) async fn shares(State(app): State<App>, _: Caller) -> Answer<SharesView> {
     Answer(app.log.read(views::shares))
 }
 
 /// What the log knows of the chain. Public: anyone may compare it with the chain.
-#[utoipa::path(get, path = "/v1/registry", tag = "audit",
+#[utoipa::path(get, path = "/v1/registry", operation_id = "get_registry", tag = "audit",
     responses((status = 200, description = "The registry", body = RegistryView)))]
 pub(in crate::http) async fn registry(State(app): State<App>) -> Result<Answer<RegistryView>, Problem> {
     let mut view = rows::registry(&app.store.readers)

@@ -14,7 +14,7 @@ use crate::store::{int, relay};
 
 /// Takes a signed call to the pool's contracts and sends it at the operator's cost. The signature is the authority: no
 /// token is needed. The same request again gives the same answer.
-#[utoipa::path(post, path = "/v1/relay", tag = "relay", request_body = NewRelay,
+#[utoipa::path(post, path = "/v1/relay", operation_id = "relay_call", tag = "relay", request_body = NewRelay,
     responses((status = 202, description = "It is kept and will be sent", body = RelayView)))]
 pub(in crate::http) async fn take(
     State(app): State<App>,
@@ -26,7 +26,7 @@ pub(in crate::http) async fn take(
 }
 
 /// What became of a relayed call.
-#[utoipa::path(get, path = "/v1/relay/{id}", tag = "relay",
+#[utoipa::path(get, path = "/v1/relay/{id}", operation_id = "get_relayed_call", tag = "relay",
     params(("id" = u64, Path, description = "Id of the relayed call")),
     responses((status = 200, description = "How far it is", body = RelayView)))]
 pub(in crate::http) async fn get(State(app): State<App>, Path(id): Path<u64>) -> Result<Answer<RelayView>, Problem> {

@@ -85,7 +85,7 @@ impl LineId {
 }
 
 /// What the members print, live.
-#[utoipa::path(get, path = "/v1/leases/{id}/logs", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), LogQuery,
+#[utoipa::path(get, path = "/v1/leases/{id}/logs", operation_id = "stream_logs", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), LogQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event")),
     security(("bearer" = [])), responses((status = 200, body = LogLine, content_type = "text/event-stream",
         description = "Events `line`, id `attempt.member.line`, data a LogLine; at the end one event `end`")))]
@@ -165,7 +165,7 @@ async fn kept(lines: &mut (impl Stream<Item = LogLine> + Unpin), tail: usize) ->
 }
 
 /// How the lease changes, from its beginning or from `Last-Event-ID` on.
-#[utoipa::path(get, path = "/v1/leases/{id}/events", tag = "leases",
+#[utoipa::path(get, path = "/v1/leases/{id}/events", operation_id = "stream_events", tag = "leases",
     params(("id" = LeaseId, Path, description = "Id of the lease"), EventQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this log entry")),
     security(("bearer" = [])), responses((status = 200, body = LeaseEvent, content_type = "text/event-stream",

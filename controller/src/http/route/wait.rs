@@ -34,7 +34,7 @@ pub(in crate::http) struct WaitQuery {
 }
 
 /// Waits until the lease reached a state in its present run.
-#[utoipa::path(get, path = "/v1/leases/{id}/wait", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), WaitQuery),
+#[utoipa::path(get, path = "/v1/leases/{id}/wait", operation_id = "wait_for_lease", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), WaitQuery),
     security(("bearer" = [])), responses(
         (status = 200, description = "Reached: the lease as it is now", body = Lease),
         (status = 408, description = "Not reached in time: wait again", body = selion_api::rest::Problem, content_type = "application/problem+json"),

@@ -121,6 +121,11 @@ async fn every_route_refuses_the_wrong_kind_of_caller_and_a_login_without_its_sc
                 let (status, _) = at(pool.token(Caller::Renter(OPERATOR))).await;
                 assert_eq!(status, 422, "{method} {path} lets an operator in, as far as his empty body");
             }
+            Need::Watcher => {
+                assert_eq!(at(pool.alice()).await, wrong, "{method} {path} for a renter");
+                let bare = Pass { scopes: Scopes::default(), ..pass(Caller::Renter(OPERATOR)) };
+                assert_eq!(call(&pool, &method, &path, &pool.token_of(bare)).await.status.as_u16(), 200, "{path}");
+            }
             Need::Nothing | Need::Token => {}
         }
     }
@@ -151,7 +156,7 @@ async fn what_the_table_does_not_name_is_not_there() {
     let (_dir, pool) = pool().await;
     let unruled = Router::new().route("/v1/new", axum::routing::get(|| async { "open" }));
     let limits = Arc::new(crate::http::limits::Limits::new(10, governor::clock::DefaultClock::default()));
-    let router = crate::http::layers::quick(unruled, &pool.app, &limits);
+    let router = crate::http::layers::Stack::new(&pool.app).quick(unruled, &limits);
     let open = Pool { router, ..pool };
     assert_eq!(open.get(&open.alice(), "/v1/new").await.fault(), (404, "no_such_path".to_owned()));
     assert_eq!(need(&Method::DELETE, "/v1/leases"), None);

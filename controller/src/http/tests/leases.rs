@@ -59,7 +59,7 @@ async fn a_refusal_names_its_reason_the_nearest_miss_and_is_counted() {
     assert_eq!(reply.fault(), (409, "price_above_max".to_owned()));
     let nearest = &reply.json()["nearest"];
     assert_eq!((&nearest["node"], &nearest["reason"]), (&json!(NODE), &json!("price_above_max")), "{nearest}");
-    let metrics = pool.get("", "/metrics").await.text();
+    let metrics = pool.get(&pool.token(Caller::Renter(OPERATOR)), "/metrics").await.text();
     assert!(metrics.contains(r#"selion_refusals_total{reason="price_above_max"} 1"#), "{metrics}");
     assert!(metrics.contains(r#"selion_http_requests_total{route="/v1/leases",status="409"} 1"#), "{metrics}");
     assert!(metrics.contains("selion_nodes_linked 1"), "{metrics}");

@@ -4,6 +4,7 @@ mod auth;
 mod client;
 mod datasets;
 mod devices;
+mod door;
 mod faults;
 mod keys;
 mod leases;

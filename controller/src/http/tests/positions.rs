@@ -6,9 +6,9 @@ use super::*;
 use crate::http::rules::read_paths;
 use crate::mirror::{MirrorError, SourceError};
 
-/// Refused here: a switch to another protocol, a transaction that nobody sent, an entry that fits its bundle, and a file
-/// where only blocks are given. What they answer names the state all the same.
-const REFUSED: [&str; 4] = ["/v1/link", "/v1/relay/{id}", "/log/long/{seq}", "/ipfs/{cid}/{*path}"];
+/// Refused here: a switch to another protocol, figures for a renter, a transaction that nobody sent, an entry that fits its
+/// bundle, and a file where only blocks are given. What they answer names the state all the same.
+const REFUSED: [&str; 5] = ["/v1/link", "/metrics", "/v1/relay/{id}", "/log/long/{seq}", "/ipfs/{cid}/{*path}"];
 /// Files that never change, and so depend on no state.
 const FOR_EVER: [&str; 4] =
     ["/log/tile/{level}/{index}", "/log/tile/entries/{index}", "/log/effects/{index}", "/log/{*path}"];
