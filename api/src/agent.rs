@@ -12,6 +12,8 @@ use borsh::{BorshDeserialize, BorshSerialize};
 
 use crate::commit::{PoolId, Work, signing_digest};
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::outputs::OutputState;
+pub use crate::outputs::Outputs;
 use crate::reason::Reason;
 use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, TimeMs};
@@ -226,6 +228,8 @@ pub struct Assignment {
     pub cpu_milli: u32,
     /// Memory in bytes.
     pub ram_bytes: u64,
+    /// Disk in bytes: bounds what is staged for the member, and what is kept of its outputs.
+    pub disk_bytes: u64,
     /// The port at which the member listens, if it wants to.
     pub port: u16,
     /// All members of the lease by rank, this one included. They change while it runs if one is repaired.
@@ -238,6 +242,31 @@ pub struct Assignment {
     pub commitment: Hash32,
     /// The agent stops the member by itself when its meter reaches this, in milliseconds.
     pub max_run_ms: u64,
+    /// What an earlier run of the lease left for this one.
+    pub resume: Resume,
+}
+
+/// What a member may go on from: outputs of an earlier run of its lease, of its own rank or, where that left none, of
+/// rank 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Resume {
+    /// There is none.
+    #[default]
+    Nothing = 0,
+    /// A node is sending them to the pool; the desired state is sent again when they are there.
+    Coming {
+        /// Which run left them.
+        attempt: u32,
+    } = 1,
+    /// The pool has them.
+    From {
+        /// Which run left them.
+        attempt: u32,
+        /// CID of the folder.
+        cid: String,
+    } = 2,
 }
 
 /// All that a node should hold.
@@ -287,7 +316,7 @@ pub enum MemberEvent {
     Exited {
         /// Exit code; 128 + n for signal n.
         code: i32,
-        /// `SHA-256(salt, CID text)` of the outputs, if there are any.
+        /// `SHA-256(salt, CID text)` of the outputs, if there are any and the node knew their CID in time.
         outputs: Option<Hash32>,
     } = 4,
     /// The member was stopped because it was no longer desired or its time was up, and its slice is free.
@@ -385,19 +414,6 @@ pub struct LogChunk {
     pub end: bool,
 }
 
-/// The CID of a member's outputs, told beside the log; the report holds its commitment.
-#[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
-pub struct Outputs {
-    /// The lease.
-    pub lease: LeaseId,
-    /// Which run of it.
-    pub attempt: u32,
-    /// Rank of the member.
-    pub member: u16,
-    /// CID of the output folder.
-    pub cid: String,
-}
-
 /// A voucher with both signatures: enough for the provider to claim alone.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
@@ -436,7 +452,8 @@ pub enum ToController {
     Report(SignedReport) = 2,
     /// Log lines.
     Logs(LogChunk) = 3,
-    /// CID of outputs; sent before the report that commits to it.
+    /// What became of a member's outputs; first before the report of its end, then at every change until the
+    /// controller has the last word down.
     Outputs(Outputs) = 4,
     /// The voucher was stored.
     VoucherStored {
@@ -535,4 +552,16 @@ pub enum ToAgent {
         /// Random.
         nonce: Hash32,
     } = 9,
+    /// What was last said of these outputs is down, or never will be (the node did not hold the member): of a final
+    /// state the agent need say nothing more.
+    OutputsHeard {
+        /// The lease.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// Rank of the member.
+        member: u16,
+        /// The state that was said.
+        state: OutputState,
+    } = 10,
 }

@@ -70,7 +70,8 @@ pub struct MemberWant {
         schema(default = 536_870_912, maximum = 9_223_372_036_854_775_807_i64)
     )]
     pub ram_bytes: u64,
-    /// Disk beside the slice, in bytes.
+    /// Disk beside the slice, in bytes: bounds what is staged for the member, and what is kept of its outputs. 0 books
+    /// none; the bound is then 64 GiB.
     #[cfg_attr(feature = "wire", serde(default), schema(default = 0, maximum = 9_223_372_036_854_775_807_i64))]
     pub disk_bytes: u64,
     /// Network bandwidth beside the slice, in megabits a second.
@@ -112,6 +113,10 @@ impl MemberWant {
 fn one() -> u16 {
     1
 }
+
+/// Bytes that are staged for, and kept of, a member that declares no disk: enough for a model of thirty billion
+/// parameters, and little enough that a node of an ordinary size is not filled by one lease.
+pub const UNDECLARED_DISK_BYTES: u64 = 64 << 30;
 
 /// CPU of a member that names none: half a core.
 #[must_use]

@@ -15,6 +15,7 @@ pub mod commit;
 pub mod id;
 pub mod lease;
 pub mod licence;
+pub mod outputs;
 pub mod reason;
 #[cfg(feature = "wire")]
 pub mod rest;

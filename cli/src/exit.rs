@@ -24,6 +24,8 @@ pub enum Exit {
     RateLimited = 8,
     /// The controller or the chain failed, or cannot be reached.
     Server = 9,
+    /// `run`: the command did its work, and not all of its outputs were kept.
+    Outputs = 10,
     /// Stopped by Ctrl-C.
     Interrupted = 130,
     /// `run`: our own failure, told apart from the remote command's.
@@ -136,6 +138,7 @@ mod tests {
             (E::Timeout, 7),
             (E::RateLimited, 8),
             (E::Server, 9),
+            (E::Outputs, 10),
             (E::Interrupted, 130),
             (E::RunFailed, 255),
         ];

@@ -190,7 +190,7 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let copied = run(home, &["run", "--slice", "1g.10gb", "--data", &mount, "--", "sh", "-c", script]);
     assert_eq!(String::from_utf8_lossy(&copied.stdout), "some data\n", "{}", String::from_utf8_lossy(&copied.stderr));
     let listed = json(&run(home, &["lease", "list", "--output", "json"]));
-    let output = listed["leases"][0]["outputs"]["0"].as_str().expect("an output").to_owned();
+    let output = listed["leases"][0]["outputs"][0]["cid"].as_str().expect("an output").to_owned();
     let got = run(home, &["data", "get", &output, "out"]);
     assert_eq!(got.status.code(), Some(0), "{}", String::from_utf8_lossy(&got.stderr));
     assert_eq!(std::fs::read_to_string(home.join("out/out.txt")).expect("there"), "some data\n");

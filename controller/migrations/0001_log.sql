@@ -104,10 +104,21 @@ create table work (
     body       blob not null
 ) strict;
 
+-- What members left, as their nodes tell it. A node may tell of a member that it holds, and go on with its own rows.
 create table output (
-    lease   text not null,
-    attempt integer not null,
-    member  integer not null,
-    cid     text not null,
-    primary key (lease, attempt, member)
+    lease      text    not null,
+    attempt    integer not null check (attempt >= 0),
+    member     integer not null check (member >= 0),
+    renter     blob    not null check (length(renter) = 20),
+    node       blob    not null check (length(node) = 20),
+    state      text    not null check (state in ('uploading', 'kept', 'partial', 'lost')),
+    cid        text    check (length(cid) between 1 and 256),
+    body       text    not null,                                -- JSON of api::Outputs
+    begun_ms   integer not null check (begun_ms >= 0),          -- when it was told of first
+    told_ms    integer not null check (told_ms >= begun_ms),    -- when it was told of last
+    let_go     integer not null default 0 check (let_go in (0, 1)), -- its content is not kept any more
+    primary key (lease, attempt, member),
+    check (state not in ('kept', 'partial') or cid is not null)
 ) strict, without rowid;
+create index output_by_renter on output (renter, cid) where cid is not null;
+create index output_kept on output (told_ms) where let_go = 0 and state in ('kept', 'partial');

@@ -1,7 +1,5 @@
 //! From State to the JSON that readers get: pure functions, one for each kind of row.
 
-use std::collections::BTreeMap;
-
 use selion_api::agent::Peer;
 use selion_api::lease::LeaseState;
 use selion_api::rest;
@@ -50,7 +48,7 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         reserved: lease.reserved,
         amount: Amount(past + if counted { 0 } else { run }),
         signed: lease.signed,
-        outputs: BTreeMap::new(),
+        outputs: Vec::new(),
         actions: match lease.state {
             LeaseState::Ending | LeaseState::Ended => Vec::new(),
             _ => vec!["release".into()],

@@ -40,6 +40,8 @@ use crate::{App, wall_clock};
 
 /// How long open answers may take to end once the controller is told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How often outputs whose time is over are looked for: they were kept for a month.
+const LET_GO_EVERY: Duration = Duration::from_secs(3_600);
 
 /// Why a controller could not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +153,7 @@ pub async fn run(
         secrets: secrets.clone(),
         sign: Box::new(text_signer(keys.clone())),
         clock: wall_clock,
+        content: content.clone(),
         ipfs: ipfs.clone(),
         on_claim: on_claim(core.clone()),
     };
@@ -228,6 +231,15 @@ async fn open_relay(config: &Config, terms: &Terms, store: &Store, nudge: &Arc<N
     Ok(Relay::new(rules, store.clone(), ground, nudge.clone()))
 }
 
+/// Content of outputs goes when its time is over.
+async fn let_go_of_outputs(app: App, stop: CancellationToken) {
+    let pass = || {
+        let app = app.clone();
+        async move { loops::outlived::pass(&app.store, &app.content, (app.clock)()).await }
+    };
+    loops::drive("outlived outputs", LET_GO_EVERY, Arc::default(), stop, pass).await;
+}
+
 /// Starts what follows the chain, watches the links and works by itself.
 async fn start_edges(
     app: &App,
@@ -257,6 +269,7 @@ async fn start_edges(
         clock: app.clock,
     };
     let Loops { mut signed, mut tasks, .. } = Loops::start(&parts, stop);
+    tasks.spawn(let_go_of_outputs(app.clone(), stop.clone()));
     let (mirror, source, log) = (app.mirror.clone(), Arc::new(terms.pool.clone()), Arc::new(app.log.clone()));
     let (db, mirror_stop) = (app.store.writer.clone(), stop.clone());
     tasks.spawn(async move {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, MemberEvent, Peer};
+use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
 use selion_dataplane::Store;
@@ -25,6 +25,7 @@ use crate::logs::Logs;
 use crate::member::{self, Shared};
 use crate::member_key::MemberKey;
 use crate::money::keep_vouchers;
+use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{OnEvent, ReportError, Reporter};
 use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
@@ -189,8 +190,20 @@ pub async fn run(
         on_event: Arc::clone(&on_event),
         stop: unlink.clone(),
     };
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, Arc::clone(&on_event))?;
-    agent.close_interrupted().await?;
+    let halt = CancellationToken::new();
+    let parts = outputs::Parts {
+        shelf: Shelf::at(node.book.outputs()),
+        store: Store::open(node.book.content())?,
+        gateway: config.controller.clone(),
+        token: token.clone(),
+        logs: logs.clone(),
+        told: outbound_in.clone(),
+    };
+    let uploads = Uploads::new(parts, halt.clone());
+    // Before the rooms of an earlier life are cleared.
+    let left = uploads.recover().await;
+    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
+    agent.close_interrupted(left).await?;
     let cashier = tokio::spawn(keep_vouchers(
         vouchers,
         Arc::clone(&node.book),
@@ -203,6 +216,8 @@ pub async fn run(
     let ran = agent.serve(inbound, &stop).await;
     on_event(Event::Stopping);
     let ended = agent.end().await;
+    // What is not sent yet is sent by the next life.
+    halt.cancel();
     if ran.is_ok() && ended.is_ok() {
         // Unacknowledged reports are sent at the next start.
         let _ = tokio::time::timeout(FAREWELL, node.book.outbox().settled()).await;
@@ -218,6 +233,7 @@ pub async fn run(
 struct Told {
     order: watch::Sender<Order>,
     peers: watch::Sender<Vec<Peer>>,
+    resume: watch::Sender<Resume>,
 }
 
 struct Agent {
@@ -237,6 +253,7 @@ impl Agent {
         logs: Logs,
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
+        uploads: Uploads,
         on_event: OnEvent,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
@@ -248,6 +265,7 @@ impl Agent {
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), on_event),
             logs,
+            uploads,
             gateway: config.controller.clone(),
             token,
             leases,
@@ -268,16 +286,20 @@ impl Agent {
 
     /// States the end of every member that the agent's own end interrupted: its command died with the agent, at the
     /// latest when the meter was last read.
-    async fn close_interrupted(&mut self) -> Result<(), AgentError> {
+    /// Where an earlier life saw the end of the command, that is stated; `left` is what was found of outputs.
+    async fn close_interrupted(&mut self, mut left: Left) -> Result<(), AgentError> {
         let (open, ended) = self.book.outbox().members();
         for report in &open {
-            // Not an exit of the command: the provider's side failed it, whatever it was doing.
-            let event = MemberEvent::Failed { reason: Reason::RuntimeFailed };
             let key = MemberKey::of_report(report);
-            self.shared.logs.note(key, "the agent was restarted; the member did not outlive it".into());
-            self.shared.logs.close(key);
-            let end = selion_api::agent::Report { event, ..report.clone() };
-            self.shared.reporter.make(end, None).await.map_err(statement)?;
+            let (end, outputs) = match left.remove(&key) {
+                Some((record, progress)) => (last_report(report, &record), Some(progress.borrow().clone())),
+                None => (failed(report), None),
+            };
+            if matches!(end.event, MemberEvent::Failed { .. }) {
+                self.shared.logs.note(key, "the agent was restarted; the member did not outlive it".into());
+                self.shared.logs.close(key);
+            }
+            self.shared.reporter.make(end, outputs).await.map_err(statement)?;
         }
         for report in open {
             let key = MemberKey::of_report(&report);
@@ -302,6 +324,7 @@ impl Agent {
                 _ = looks.tick() => self.watch_disk().await,
                 message = inbound.recv() => match message {
                     Some(Inbound::Desired(desired)) => self.take(desired).await?,
+                    Some(Inbound::OutputsHeard(key, state)) => self.shared.uploads.heard(key, state),
                     Some(Inbound::Voucher(voucher)) => {
                         if self.vouchers.try_send(voucher).is_err() {
                             tracing::warn!("too many vouchers wait for the chain; the controller will send this one again");
@@ -380,12 +403,12 @@ impl Agent {
                 }
             }
         }
-        self.tell_peers();
+        self.tell_members();
         Ok(())
     }
 
-    /// Tells members where the others of their gangs are now.
-    fn tell_peers(&self) {
+    /// Tells members where the others of their gangs are now, and whether there is what they wait for.
+    fn tell_members(&self) {
         for assignment in self.desired.iter().flat_map(|desired| &desired.assignments) {
             if let Some(told) = self.told.get(&MemberKey::of(assignment)) {
                 told.peers.send_if_modified(|peers| {
@@ -393,6 +416,7 @@ impl Agent {
                     peers.clone_from(&assignment.peers);
                     changed
                 });
+                told.resume.send_replace(assignment.resume.clone());
             }
         }
     }
@@ -410,12 +434,13 @@ impl Agent {
         let key = MemberKey::of(&assignment);
         let (order, orders) = watch::channel(Order::Prepare);
         let (peers_in, peers) = watch::channel(assignment.peers.clone());
+        let (resume_in, resume) = watch::channel(assignment.resume.clone());
         let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
         let held = Held { order: Order::Prepare, ended: false, gpus, slot };
         self.held.insert(key, held);
-        self.told.insert(key, Told { order, peers: peers_in });
+        self.told.insert(key, Told { order, peers: peers_in, resume: resume_in });
         let shared = Arc::clone(&self.shared);
-        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers).await) });
+        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers, resume).await) });
     }
 
     fn note(
@@ -443,6 +468,25 @@ impl Agent {
             result = result.and(self.note(ended));
         }
         result
+    }
+}
+
+/// What was found of outputs at the start: each member's record, and what follows.
+type Left = BTreeMap<MemberKey, (Record, watch::Receiver<Outputs>)>;
+
+/// Not an exit of the command: the provider's side failed it, whatever it was doing.
+fn failed(report: &Report) -> Report {
+    Report { event: MemberEvent::Failed { reason: Reason::RuntimeFailed }, ..report.clone() }
+}
+
+/// The end that an earlier life saw and had no time to state.
+fn last_report(report: &Report, record: &Record) -> Report {
+    match record.ended {
+        Some(Ended { code, metered_ms }) => {
+            let event = outputs::event(code, &record.salt, record.said.as_ref());
+            Report { event, metered_ms, ..report.clone() }
+        }
+        None => failed(report),
     }
 }
 

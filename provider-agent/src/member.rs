@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer};
-use selion_api::commit::salted;
-use selion_api::{Hash32, Reason};
+use selion_api::Reason;
+use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume};
 use selion_dataplane::Store;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -16,19 +15,19 @@ use crate::gpus::{self, Gpus, SliceHandle};
 use crate::logs::Logs;
 use crate::member_key::MemberKey;
 use crate::meter::Meter;
+use crate::outputs::{self, Ended, Uploads};
 use crate::reconcile::Order;
+use crate::reporter;
 use crate::reporter::Reporter;
 use crate::runtime::env::environment;
 use crate::runtime::{Bin, Launch, Rooms, Running, Runtime, capture, peers};
-use crate::staging::{self, blocking};
-use crate::{outputs, reporter};
+use crate::staging::{self, Staging, blocking};
 
 /// How long pipes may stay open after the command's group is gone.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long outputs of an ended command are offered to a controller that does not answer.
-const PATIENCE_EXITED: Duration = Duration::from_secs(600);
-/// The same where the controller waits for the stop.
-const PATIENCE_STOPPED: Duration = Duration::from_secs(8);
+/// How long a member waits for what an earlier run left and a node still sends: less than the time that a pool gives to
+/// prepare, so that a node that never comes back costs the lease its progress and not its life.
+const RESUME_WITHIN: Duration = Duration::from_secs(300);
 
 /// What all members share.
 pub(crate) struct Shared {
@@ -37,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) reporter: Reporter,
     pub(crate) logs: Logs,
+    pub(crate) uploads: Uploads,
     pub(crate) gateway: String,
     pub(crate) token: watch::Receiver<Option<String>>,
     pub(crate) leases: std::path::PathBuf,
@@ -77,6 +77,7 @@ struct Member {
     key: MemberKey,
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
+    resume: watch::Receiver<Resume>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -89,11 +90,12 @@ pub(crate) async fn drive(
     assignment: Assignment,
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
+    resume: watch::Receiver<Resume>,
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers };
+    let mut member = Member { shared, assignment, key, orders, peers, resume };
     let lived = member.live().await;
     logs.close(key);
     lived
@@ -164,13 +166,38 @@ impl Member {
         }
     }
 
-    async fn stage(&self, rooms: &Rooms) -> Result<(), Failure> {
-        let shared = &self.shared;
-        let token = shared.token.borrow().clone();
+    async fn stage(&mut self, rooms: &Rooms) -> Result<(), Failure> {
+        let failed = |error: &staging::StagingError| Failure::new(Reason::StagingFailed, chain(error));
+        self.assignment.resume = self.predecessor().await;
+        let resume = match &self.assignment.resume {
+            Resume::From { cid, .. } => Some(staging::parse(cid).map_err(|error| failed(&error))?),
+            Resume::Nothing | Resume::Coming { .. } => None,
+        };
+        let token = self.shared.token.borrow().clone();
+        let staging = Staging {
+            store: &self.shared.store,
+            gateway: &self.shared.gateway,
+            token: token.as_deref(),
+            disk_bytes: self.assignment.disk_bytes,
+        };
         let say = |line| self.say(line);
-        staging::stage(&self.assignment.work, rooms, &shared.store, &shared.gateway, token.as_deref(), say)
-            .await
-            .map_err(|error| Failure::new(Reason::StagingFailed, chain(&error)))
+        staging.stage(&self.assignment.work, resume, rooms, say).await.map_err(|error| failed(&error))
+    }
+
+    /// What to go on from, once it is known; nothing if it does not come.
+    async fn predecessor(&mut self) -> Resume {
+        let mut resume = self.resume.clone();
+        let now = resume.borrow_and_update().clone();
+        let Resume::Coming { attempt } = now else { return now };
+        self.say(format!("waits for the outputs of run {attempt}, which its node is sending"));
+        let came = tokio::time::timeout(RESUME_WITHIN, resume.wait_for(|now| !matches!(now, Resume::Coming { .. })));
+        // A dropped sender is an order to stop, which ends the staging.
+        let came = came.await.map(|known| known.map(|known| known.clone()).unwrap_or_default());
+        came.unwrap_or_else(|_| {
+            let waited_s = RESUME_WITHIN.as_secs();
+            self.say(format!("the outputs of run {attempt} did not come within {waited_s} s; it starts without them"));
+            Resume::Nothing
+        })
     }
 
     async fn launch(&self, slices: &[SliceHandle], rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
@@ -187,10 +214,18 @@ impl Member {
             devices: devices(&slices),
             network: self.assignment.work.network,
         };
+        // Whatever ends the agent from here on, its next life looks for outputs.
+        self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;
         let all_busy = move |gpus: &mut dyn Gpus| slices.iter().try_for_each(|slice| gpus.set_busy(slice, true));
         let busy = self.shared.with_gpus(all_busy).await;
-        busy.map_err(|error| failed(chain(&error)))?;
-        self.shared.runtime.launch(launch).await.map_err(|error| failed(chain(&error)))
+        let launched = match busy {
+            Ok(()) => self.shared.runtime.launch(launch).await.map_err(|error| failed(chain(&error))),
+            Err(error) => Err(failed(chain(&error))),
+        };
+        if launched.is_err() {
+            self.shared.uploads.forget(self.key).await;
+        }
+        launched
     }
 
     async fn run(
@@ -221,18 +256,14 @@ impl Member {
             }
         }
         self.free(slices).await;
-        let patience = match end {
-            End::Exited(_) => PATIENCE_EXITED,
-            End::Stopped => PATIENCE_STOPPED,
+        let code = match end {
+            End::Exited(code) => Some(code),
+            End::Stopped => None,
         };
-        let outputs = self.outputs(&rooms, patience).await;
+        let outputs = self.outputs(&rooms, Ended { code, metered_ms }).await;
         self.remove(rooms).await;
-        let commitment = outputs.as_ref().map(|outputs| self.commit(&outputs.cid));
         self.shared.logs.close(self.key);
-        let event = match end {
-            End::Exited(code) => MemberEvent::Exited { code, outputs: commitment },
-            End::Stopped => MemberEvent::Stopped { outputs: commitment },
-        };
+        let event = outputs::event(code, &self.assignment.salt, outputs.as_ref());
         self.report(event, metered_ms, outputs).await
     }
 
@@ -294,31 +325,16 @@ impl Member {
         stdout.into_iter().chain(stderr).collect()
     }
 
-    async fn outputs(&self, rooms: &Rooms, patience: Duration) -> Option<Outputs> {
-        let shared = &self.shared;
-        let kept = match outputs::collect(&rooms.output, &shared.store).await {
-            Ok(Some(cid)) => {
-                let token = || shared.token.borrow().clone();
-                outputs::deliver(cid, &shared.store, &shared.gateway, token, patience).await.map(|()| Some(cid))
-            }
-            other => other,
-        };
-        match kept {
-            Ok(cid) => cid.map(|cid| Outputs {
-                lease: self.key.lease,
-                attempt: self.key.attempt,
-                member: self.key.member,
-                cid: cid.to_string(),
-            }),
-            Err(error) => {
-                self.say(chain(&error));
-                None
-            }
+    /// Takes what the command left; it is sent in the background. What is known of it after a moment.
+    async fn outputs(&self, rooms: &Rooms, ended: Ended) -> Option<Outputs> {
+        let mut progress = self.shared.uploads.take(&self.assignment, &rooms.output, ended).await?;
+        // Most are small: the pool has them when it hears of the end.
+        let _ = tokio::time::timeout(outputs::TOGETHER, progress.wait_for(|said| said.state.is_final())).await;
+        let said = progress.borrow().clone();
+        for line in outputs::lines(&said) {
+            self.say(line);
         }
-    }
-
-    fn commit(&self, cid: &str) -> Hash32 {
-        salted(&self.assignment.salt, cid.as_bytes())
+        Some(said)
     }
 
     async fn fail(

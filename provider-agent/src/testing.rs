@@ -19,6 +19,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
         cpu_milli: 500,
         ram_bytes: 1 << 20,
+        disk_bytes: 1 << 20,
         port: 20_000,
         peers: vec![
             Peer { rank: 1, address: "b:2".into(), attempt: 0 },
@@ -28,6 +29,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         work,
         salt,
         max_run_ms: 60_000,
+        resume: selion_api::agent::Resume::Nothing,
     }
 }
 

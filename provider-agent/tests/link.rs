@@ -13,7 +13,8 @@ use axum::routing::any;
 use common::{FENCE, POOL};
 use selion_agent::{AgentError, Config, Event, GpuSource};
 use selion_api::agent::{
-    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogRecord, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
+    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogRecord, LogSource, MemberEvent, Phase, Report, ToAgent,
+    ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
 use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
@@ -116,7 +117,7 @@ impl Linked {
                 ToController::Logs(chunk) => {
                     self.logs.extend(chunk.records.into_iter().map(|record| (record.source, line(&record))));
                 }
-                ToController::Outputs(outputs) => self.outputs = Some(outputs.cid.parse().unwrap()),
+                ToController::Outputs(said) => self.outputs = said.cid.map(|cid| cid.parse().unwrap()).or(self.outputs),
                 ToController::Heartbeat { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
@@ -224,12 +225,14 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
         cpu_milli: 500,
         ram_bytes: 1 << 20,
+        disk_bytes: 1 << 20,
         port: 20_000,
         peers: Vec::new(),
         commitment: work.commitment(&salt),
         work,
         salt,
         max_run_ms: 60_000,
+        resume: selion_api::agent::Resume::Nothing,
     }
 }
 
@@ -666,7 +669,11 @@ async fn an_owner_who_gives_no_network_runs_no_lease_that_asks_for_it_and_says_s
     link.want(1, vec![member]).await;
     assert_eq!(link.report().await.event, MemberEvent::Accepted);
     assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::RuntimeFailed });
-    assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")), "{:?}", link.lines(LogSource::Agent));
+    assert!(
+        link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")),
+        "{:?}",
+        link.lines(LogSource::Agent)
+    );
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
 }

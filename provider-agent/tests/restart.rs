@@ -133,12 +133,14 @@ impl Linked {
             slot: Slot::Mig { profile: "1g.10gb".into(), start, size: 1 },
             cpu_milli: 500,
             ram_bytes: 1 << 20,
+            disk_bytes: 1 << 20,
             port: 20_000 + u16::from(start),
             peers: Vec::new(),
             commitment: work.commitment(&salt),
             work,
             salt,
             max_run_ms: 60_000,
+            resume: selion_api::agent::Resume::Nothing,
         }
     }
 }

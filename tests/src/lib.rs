@@ -9,4 +9,4 @@ pub mod seal;
 
 pub use pool::{Controller, Pool};
 pub use process::{Ended, PATIENCE, Part, binary, dead_port, run, until};
-pub use renter::{Renter, want};
+pub use renter::{Renter, kept, want};

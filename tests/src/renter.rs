@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use selion_api::lease::Priority;
-use selion_api::rest::NewLease;
+use selion_api::rest::{Lease, NewLease};
 use selion_api::slice::SliceWant;
 use selion_api::{Amount, IsolationClass, MemberWant, TimeMs};
 use selion_client::{Client, LocalWallet};
@@ -88,6 +88,13 @@ impl Renter {
             .await?;
         Ok((answer.status().as_u16(), answer.bytes().await?.into()))
     }
+}
+
+/// CIDs of the outputs that the pool has, by rank, of the newest run of each.
+#[must_use]
+pub fn kept(lease: &Lease) -> BTreeMap<u16, String> {
+    let readable = lease.outputs.iter().filter(|one| one.state.is_readable());
+    readable.filter_map(|one| Some((one.rank, one.cid.clone()?))).collect()
 }
 
 /// One member on that slice that runs `command`; it may wait a minute for room and run a minute.

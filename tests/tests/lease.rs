@@ -15,7 +15,7 @@ use selion_client::{Client, OfferQuery, PageQuery, fresh_key};
 use selion_contracts::{BlockTag, Signer, Voucher, decode_event};
 use selion_market::{Effect, Input};
 use selion_tests::seal::{self, Draft};
-use selion_tests::{Controller, PATIENCE, Part, Pool, Renter, until, want};
+use selion_tests::{Controller, PATIENCE, Part, Pool, Renter, kept, until, want};
 use sha2::{Digest, Sha256};
 
 const DEPOSIT: Amount = Amount(10_000_000_000);
@@ -57,7 +57,7 @@ impl Story {
         until("the CID of the outputs", async || {
             let lease = client.lease(asked.id).await?;
             ensure!(lease.reason == Some(Reason::Completed), "{lease:?}");
-            Ok((!lease.outputs.is_empty()).then_some(lease))
+            Ok((!kept(&lease).is_empty()).then_some(lease))
         })
         .await
     }
@@ -152,10 +152,10 @@ async fn a_lease_is_staged_run_billed_and_paid_and_every_lie_about_it_is_caught(
     let lease = story.run(&dataset.cid).await?;
     assert!(lease.signed && lease.attempt == 1, "{lease:?}");
     if is_sandboxed(client, &lease).await? {
-        assert_eq!(lease.outputs.get(&0), Some(&expected));
+        assert_eq!(kept(&lease).get(&0), Some(&expected));
     }
     let second = story.run(&dataset.cid).await?;
-    assert_eq!(second.outputs, lease.outputs, "equal runs have equal outputs");
+    assert_eq!(kept(&second), kept(&lease), "equal runs have equal outputs");
 
     // The bill, the voucher with both signatures, the claim.
     let lines = [check_bill(&story, &lease).await?, check_bill(&story, &second).await?];

@@ -10,7 +10,7 @@ use selion_api::{Amount, NodeId, Reason};
 use selion_audit::{LogSource, Options, audit};
 use selion_client::{OfferQuery, PageQuery, fresh_key};
 use selion_contracts::Signer;
-use selion_tests::{PATIENCE, Pool, Renter, until, want};
+use selion_tests::{PATIENCE, Pool, Renter, kept, until, want};
 
 const MS_PER_HOUR: u64 = 3_600_000;
 const EVERYTHING: PageQuery = PageQuery { page_size: Some(500), page_token: None };
@@ -72,12 +72,12 @@ async fn a_member_of_a_killed_agent_runs_again_elsewhere_while_its_peer_runs_on(
     let ended = until("the outputs of both", async || {
         let lease = client.lease(asked.id).await?;
         ensure!(lease.reason == Some(Reason::Completed), "{lease:?}");
-        Ok((lease.outputs.len() == 2).then_some(lease))
+        Ok((kept(&lease).len() == 2).then_some(lease))
     })
     .await?;
     assert_eq!(ended.members.iter().map(|member| member.attempt).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(ended.attempts.len(), 1, "one run of the gang: {:?}", ended.attempts);
-    assert_eq!(ended.outputs.get(&0), ended.outputs.get(&1), "both read the same of their peers");
+    assert_eq!(kept(&ended).get(&0), kept(&ended).get(&1), "both read the same of their peers");
 
     let bills = client.bills(&EVERYTHING).await?.bills;
     let mut lines: Vec<_> = bills.iter().map(|bill| bill.line.clone()).collect();

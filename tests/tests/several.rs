@@ -7,7 +7,7 @@ use selion_api::slice::SliceWant;
 use selion_api::{Amount, Reason};
 use selion_audit::{LogSource, Options, audit};
 use selion_client::{OfferQuery, PageQuery, fresh_key};
-use selion_tests::{PATIENCE, Part, Pool, Renter, until, want};
+use selion_tests::{PATIENCE, Part, Pool, Renter, kept, until, want};
 
 const DEPOSIT: Amount = Amount(10_000_000_000);
 const MODEL: &str = "A100 80GB";
@@ -70,7 +70,7 @@ async fn one_process_sees_all_gpus_of_its_member_and_is_billed_for_their_sum() -
     let lease = until("the CID of the outputs", async || {
         let lease = client.lease(asked.id).await?;
         ensure!(lease.reason == Some(Reason::Completed), "{lease:?}");
-        Ok((!lease.outputs.is_empty()).then_some(lease))
+        Ok((!kept(&lease).is_empty()).then_some(lease))
     })
     .await?;
     let member = lease.members.first().context("a member")?;
@@ -85,7 +85,7 @@ async fn one_process_sees_all_gpus_of_its_member_and_is_billed_for_their_sum() -
     let gpus: Vec<String> = member.gpus.iter().map(ToString::to_string).collect();
     std::fs::write(seen.join("seen"), format!("whole of {}, CUDA sees ''\n", gpus.join(",")))?;
     let cid = selion_dataplane::Store::open(pool.path("blocks"))?.add_path(&seen)?.to_string();
-    assert_eq!(lease.outputs.get(&0), Some(&cid), "what the process saw");
+    assert_eq!(kept(&lease).get(&0), Some(&cid), "what the process saw");
 
     let log = LogSource::Url(controller.url.clone());
     let report = audit(&Options::new(pool.rpc.clone(), pool.id().controller, log)).await?;

@@ -10,6 +10,7 @@ use crate::commit::Work;
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
 use crate::licence::Licence;
+use crate::outputs::{OutputState, SkippedEntry};
 use crate::reason::{Party, Reason};
 use crate::slice::{IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
@@ -18,7 +19,9 @@ use crate::unit::{Amount, Rate, TimeMs};
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DatasetMount {
-    /// CID of a dataset that was added to the pool before.
+    /// CID of a dataset that the account added to the pool before, or of outputs of one of its leases; or those outputs by
+    /// `LEASE`, `LEASE:ATTEMPT` or `LEASE:ATTEMPT:RANK` (the newest run that left any, rank 0), which stand for their CID
+    /// now. A signed request names CIDs only.
     #[schema(max_length = 128, example = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy")]
     pub cid: String,
     /// Folder name under `$SELION_DATA_DIR`: letters, digits, `.`, `_` and `-`.
@@ -238,6 +241,40 @@ pub struct Attempt {
     pub amount: Amount,
 }
 
+/// What one run of one member left in its output folder.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LeaseOutput {
+    /// Rank of the member.
+    pub rank: u16,
+    /// Which run.
+    pub attempt: u32,
+    /// How far they are: `uploading` goes on after the end of the lease, unbilled.
+    pub state: OutputState,
+    /// CID of the folder, once the node knows it.
+    pub cid: Option<String>,
+    /// Bytes of the files kept.
+    pub bytes: u64,
+    /// Files kept.
+    pub files: u64,
+    /// Entries of the folder that were not kept.
+    pub skipped: u64,
+    /// The first 20 of them.
+    pub skipped_first: Vec<SkippedEntry>,
+    /// Why they are lost.
+    pub why: Option<String>,
+    /// Until when the pool keeps the content; absent while it does not have it.
+    pub kept_until_ms: Option<TimeMs>,
+}
+
+/// `GET /v1/leases/{id}/outputs`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct LeaseOutputs {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Outputs of every run, by run and rank.
+    pub outputs: Vec<LeaseOutput>,
+}
+
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct Lease {
@@ -283,9 +320,10 @@ pub struct Lease {
     pub amount: Amount,
     /// Whether the request was signed by the renter's account.
     pub signed: bool,
-    /// CIDs of the outputs by rank, once told by the agents and matching their reports. Private to the renter.
+    /// Outputs of every run, by run and rank; none of members that left nothing. The list is the renter's alone; whoever
+    /// has an account and knows a CID can read its content.
     #[serde(default)]
-    pub outputs: BTreeMap<u16, String>,
+    pub outputs: Vec<LeaseOutput>,
     /// What may be done now: `release`.
     pub actions: Vec<String>,
 }
@@ -371,4 +409,109 @@ pub struct LogLine {
     /// The bytes of `text` as they were printed, in Base64 (RFC 4648 §4, padded); only where they are not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_base64: Option<String>,
+}
+
+/// Names the outputs of an earlier lease where a dataset's CID may stand: `lease-12-0`, `lease-12-0:2` for its second
+/// run, `lease-12-0:2:1` for rank 1 of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputRef {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Which run; the newest that left something readable if absent.
+    pub attempt: Option<u32>,
+    /// Which rank; 0 if absent.
+    pub rank: Option<u16>,
+}
+
+impl core::str::FromStr for OutputRef {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "outputs of a lease are named LEASE, LEASE:ATTEMPT or LEASE:ATTEMPT:RANK";
+        let mut parts = text.split(':');
+        let lease = parts.next().unwrap_or_default().parse().map_err(|_| FORM)?;
+        let attempt = parts.next().map(str::parse).transpose().map_err(|_| FORM)?;
+        let rank = parts.next().map(str::parse).transpose().map_err(|_| FORM)?;
+        if parts.next().is_some() { Err(FORM) } else { Ok(Self { lease, attempt, rank }) }
+    }
+}
+
+impl OutputRef {
+    /// Whether `text` is meant as one: no CID begins so.
+    #[must_use]
+    pub fn is_meant(text: &str) -> bool {
+        text.starts_with("lease-")
+    }
+
+    /// Those of `outputs` that it names, if they can be read.
+    ///
+    /// # Errors
+    ///
+    /// Why there are none, in words for people.
+    pub fn choose<'a>(&self, outputs: &'a [LeaseOutput]) -> Result<&'a LeaseOutput, String> {
+        let rank = self.rank.unwrap_or(0);
+        let named = outputs.iter().filter(|one| one.rank == rank && self.attempt.is_none_or(|run| run == one.attempt));
+        let readable = |one: &&LeaseOutput| one.state.is_readable() && one.cid.is_some();
+        if let Some(found) = named.clone().rfind(readable) {
+            return Ok(found);
+        }
+        let run = self.attempt.map(|run| alloc::format!(" in run {run}")).unwrap_or_default();
+        Err(match named.last() {
+            None => alloc::format!("rank {rank} of {} left no outputs{run}", self.lease),
+            Some(one) => alloc::format!("the outputs of rank {rank} of {}{run} are {}", self.lease, one.state.code()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(attempt: u32, rank: u16, state: OutputState) -> LeaseOutput {
+        LeaseOutput {
+            rank,
+            attempt,
+            state,
+            cid: Some(alloc::format!("cid-{attempt}-{rank}")),
+            bytes: 0,
+            files: 0,
+            skipped: 0,
+            skipped_first: Vec::new(),
+            why: None,
+            kept_until_ms: None,
+        }
+    }
+
+    #[test]
+    fn outputs_are_named_by_lease_run_and_rank() {
+        let lease = LeaseId { seq: 12, index: 0 };
+        let all = [
+            ("lease-12-0", Some((None, None))),
+            ("lease-12-0:2", Some((Some(2), None))),
+            ("lease-12-0:2:1", Some((Some(2), Some(1)))),
+            ("lease-12-0:2:1:0", None),
+            ("lease-12-0:", None),
+            ("lease-12-0:x", None),
+            ("bafy", None),
+        ];
+        for (text, expected) in all {
+            let expected = expected.map(|(attempt, rank)| OutputRef { lease, attempt, rank });
+            assert_eq!(text.parse::<OutputRef>().ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_run_the_newest_that_can_be_read_is_meant() {
+        use OutputState::{Kept, Lost, Partial, Uploading};
+        let outputs = [output(1, 0, Kept), output(1, 1, Lost), output(2, 0, Partial), output(3, 0, Uploading)];
+        let chosen = |text: &str| {
+            let found = text.parse::<OutputRef>().unwrap();
+            found.choose(&outputs).map(|one| (one.attempt, one.rank))
+        };
+        assert_eq!(chosen("lease-12-0"), Ok((2, 0)));
+        assert_eq!(chosen("lease-12-0:1"), Ok((1, 0)));
+        assert!(chosen("lease-12-0:3").unwrap_err().contains("uploading"));
+        assert!(chosen("lease-12-0:1:1").unwrap_err().contains("lost"));
+        assert!(chosen("lease-12-0:9").unwrap_err().contains("no outputs in run 9"));
+    }
 }

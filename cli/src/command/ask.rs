@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
-use selion_api::rest::{DatasetMount, Lease, Network, NewLease};
+use selion_api::rest::{DatasetMount, Lease, Network, NewLease, OutputRef};
 use selion_api::slice::SliceWant;
 use selion_api::{GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
-use crate::failure::Done;
+use crate::exit::Exit;
+use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::session::Session;
 use crate::slice::{class, slice};
@@ -73,8 +74,9 @@ pub struct Ask {
     /// Network bandwidth beside each slice, in megabits a second [default: none]
     #[arg(long, value_name = "MBPS", value_parser = unit::count, allow_hyphen_values = true)]
     pub net: Option<u32>,
-    /// Dataset to mount read-only, as CID or CID:NAME, at $SELION_DATA_DIR/NAME [default name: data]; may be repeated
-    #[arg(long = "data", value_name = "CID[:NAME]", value_parser = mount)]
+    /// What to mount read-only at $SELION_DATA_DIR/NAME [default name: data]: a dataset by CID, or the outputs of an
+    /// earlier lease as LEASE, LEASE:ATTEMPT or LEASE:ATTEMPT:RANK; may be repeated
+    #[arg(long = "data", value_name = "CID|LEASE[:NAME]", value_parser = mount)]
     pub datasets: Vec<DatasetMount>,
     /// Network of the commands: a loopback of their own, or the node's [default: none, of a gang node]
     #[arg(long, value_name = "WHICH")]
@@ -143,13 +145,38 @@ pub enum Class {
     Firm,
 }
 
-/// `CID` or `CID:NAME`.
+/// `CID` or `LEASE[:ATTEMPT[:RANK]]`, and perhaps `:NAME`: of a lease a name that is no number.
 fn mount(text: &str) -> Result<DatasetMount, String> {
-    let (cid, mount) = text.split_once(':').unwrap_or((text, "data"));
+    let cut = if OutputRef::is_meant(text) {
+        let is_name = |part: &str| !part.bytes().all(|byte| byte.is_ascii_digit());
+        text.rsplit_once(':').filter(|(_, last)| is_name(last) || last.is_empty())
+    } else {
+        text.split_once(':')
+    };
+    let (cid, mount) = cut.unwrap_or((text, "data"));
     if cid.is_empty() || mount.is_empty() {
-        return Err(format!("`{text}` is not a dataset to mount; write CID or CID:NAME"));
+        return Err(format!(
+            "`{text}` is not a dataset to mount; write CID, CID:NAME or LEASE[:ATTEMPT[:RANK]][:NAME]"
+        ));
+    }
+    if OutputRef::is_meant(cid) {
+        cid.parse::<OutputRef>()?;
     }
     Ok(DatasetMount { cid: cid.to_owned(), mount: mount.to_owned() })
+}
+
+/// Puts CIDs where outputs are named by lease: what is signed names content.
+async fn name_outputs(session: &Session, datasets: &mut [DatasetMount]) -> Done {
+    for data in datasets {
+        let Ok(meant) = data.cid.parse::<OutputRef>() else { continue };
+        let lease = session.client.lease(meant.lease).await?;
+        let chosen = meant.choose(&lease.outputs).map_err(|why| {
+            let next = format!("`selion lease outputs {}` shows what there is", meant.lease);
+            Failure::new(Exit::Conflict, "no_outputs", why, next)
+        })?;
+        data.cid = chosen.cid.clone().unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// `NAME=VALUE`, the name as programs can read it.
@@ -244,6 +271,7 @@ impl Ask {
     pub async fn create(self, out: Output, session: &Session) -> Done<Lease> {
         let key = selion_client::fresh_key()?;
         let mut request = self.request();
+        name_outputs(session, &mut request.datasets).await?;
         session.expect_promises().await?;
         let client = &session.client;
         let lease = match session.wallet()? {
@@ -272,6 +300,16 @@ mod tests {
         assert_eq!(mount("bafy").map(|mount| mount.mount), Ok("data".to_owned()));
         assert_eq!(mount("bafy:in").map(|mount| mount.mount), Ok("in".to_owned()));
         assert!(mount(":in").is_err() && mount("bafy:").is_err());
+        let both = |text| mount(text).map(|mount| (mount.cid, mount.mount));
+        for (text, cid, name) in [
+            ("lease-12-0", "lease-12-0", "data"),
+            ("lease-12-0:2:1", "lease-12-0:2:1", "data"),
+            ("lease-12-0:2:ckpt", "lease-12-0:2", "ckpt"),
+            ("lease-12-0:ckpt", "lease-12-0", "ckpt"),
+        ] {
+            assert_eq!(both(text), Ok((cid.to_owned(), name.to_owned())));
+        }
+        assert!(mount("lease-12-0:1:2:3").is_err() && mount("lease-12-0:").is_err());
         assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
         for bad in ["=b", "A", "A B=1", " A=1", "1A=1", "A-B=1", "A\n=1"] {
             assert!(variable(bad).unwrap_err().contains("write NAME=VALUE"), "{bad}");

@@ -1,17 +1,18 @@
 //! `selion lease`: slices held, one by one.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use selion_api::{LeaseId, TimeMs};
 use selion_api::lease::LeaseState;
 use selion_api::rest::{Lease, Quote};
+use selion_api::{LeaseId, TimeMs};
 use selion_client::{ClientError, LogQuery, PageQuery};
 use selion_controller::wall_clock;
 
 use super::ask::Ask;
 use super::log_view::Printer;
-use super::{lease_view, quote_view};
+use super::{lease_outputs, lease_view, quote_view};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::{Output, line};
@@ -65,6 +66,20 @@ pub enum Command {
         /// Every byte as it was printed, also to a terminal; members of a gang are not told apart
         #[arg(long)]
         raw: bool,
+    },
+    /// What the members left in $SELION_OUTPUT_DIR, of every run
+    Outputs {
+        /// The lease's id
+        lease: LeaseId,
+        /// Writes them to this folder, which must not exist: of several members each to a folder of its rank
+        #[arg(long, value_name = "DEST")]
+        get: Option<PathBuf>,
+        /// Of this run [default with --get: the newest that left any]
+        #[arg(long, value_name = "RUN")]
+        attempt: Option<u32>,
+        /// Of this member only
+        #[arg(long)]
+        rank: Option<u16>,
     },
     /// Gives the slices back
     Release {
@@ -124,6 +139,10 @@ pub async fn main(out: Output, command: Command) -> Done {
             session.keep_promises()?;
             out.show(&lease, detail)
         }
+        Command::Outputs { lease, get, attempt, rank } => {
+            let asked = lease_outputs::Asked { lease, attempt, rank };
+            lease_outputs::main(out, &session, asked, get.as_deref()).await
+        }
         Command::Explain { lease } => explain(out, &session, lease).await,
         Command::Events { lease, no_follow } => events(out, &session, lease, !no_follow).await,
     }
@@ -181,7 +200,9 @@ async fn logs(out: Output, session: &Session, id: LeaseId, query: LogQuery, raw:
 pub async fn quote(out: Output, session: &Session, ask: Ask) -> Done {
     let request = ask.request();
     let told = session.client.quote(&request).await?;
-    out.show(&told, |told| format!("{}{}", quote_view::quote(out, told), gives_up_first(told, request.wait_ms, wall_clock())))
+    out.show(&told, |told| {
+        format!("{}{}", quote_view::quote(out, told), gives_up_first(told, request.wait_ms, wall_clock()))
+    })
 }
 
 /// What to say of a request that would not wait long enough.

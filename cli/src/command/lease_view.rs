@@ -2,13 +2,14 @@
 
 use selion_api::blocking::Shortfall;
 use selion_api::lease::{LeaseState, Resource};
-use selion_api::rest::{Lease, LeaseEvent, PlacementView, Waiting};
+use selion_api::outputs::OutputState;
+use selion_api::rest::{Lease, LeaseEvent, LeaseOutput, PlacementView, Waiting};
 use selion_api::{Rate, Reason, TimeMs};
 
 use super::quote_view::{blocking, staged};
 use crate::output::{Output, nearest};
 use crate::slice::{show_class, show_gpus, show_member, show_places, show_slot};
-use crate::unit::{show_duration, show_elapsed, show_money, show_time, show_when};
+use crate::unit::{show_duration, show_elapsed, show_money, show_size, show_time, show_when};
 
 /// One line a lease.
 pub fn list(out: Output, leases: &[Lease]) -> String {
@@ -62,7 +63,6 @@ pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
     }
     let rows = lease.members.iter().map(|member| {
         let exit = member.exit_code.map(|code| code.to_string()).unwrap_or_default();
-        let output = lease.outputs.get(&member.rank).cloned().unwrap_or_default();
         [
             member.rank.to_string(),
             format!("{} ({})", show_places(member.gpus.len(), &member.slot), show_class(member.class)),
@@ -72,17 +72,20 @@ pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
             exit,
             staged(member.datasets),
             member.node.to_string(),
-            output,
         ]
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {
-        let head = ["MEMBER", "SLICE", "PER HOUR", "BILLED", "COST", "EXIT", "DATA", "NODE", "OUTPUT"];
+        let head = ["MEMBER", "SLICE", "PER HOUR", "BILLED", "COST", "EXIT", "DATA", "NODE"];
         text.push_str(&out.table(head, rows, ""));
         text.push('\n');
     }
     for run in &lease.attempts {
         text.push_str(&format!("run {} ended: {}, {} tokens\n", run.attempt, run.reason, show_money(run.amount.0)));
+    }
+    if !lease.outputs.is_empty() {
+        text.push_str(&outputs(out, &lease.outputs));
+        text.push('\n');
     }
     text
 }
@@ -118,6 +121,56 @@ fn estimate(lease: &Lease, now: TimeMs) -> u64 {
         .unwrap_or(u64::MAX)
         .max(lease.amount.0)
         .min(lease.reserved.0.max(lease.amount.0))
+}
+
+/// What the members left, run by run.
+pub fn outputs(out: Output, outputs: &[LeaseOutput]) -> String {
+    let rows = outputs.iter().map(|one| {
+        [
+            one.attempt.to_string(),
+            one.rank.to_string(),
+            one.state.code().to_owned(),
+            one.files.to_string(),
+            show_size(one.bytes),
+            one.skipped.to_string(),
+            one.cid.clone().or_else(|| one.why.clone()).unwrap_or_default(),
+        ]
+    });
+    let head = ["RUN", "MEMBER", "OUTPUTS", "FILES", "SIZE", "SKIPPED", "CID"];
+    let mut text = out.table(head, rows.collect(), "no outputs: nothing was left in $SELION_OUTPUT_DIR");
+    for one in outputs {
+        for entry in &one.skipped_first {
+            text.push_str(&format!("\nrun {} member {}: {} skipped: {}", one.attempt, one.rank, entry.path, entry.why));
+        }
+    }
+    text
+}
+
+/// Of what `run` left: a line each on what there is and how to have it.
+pub fn told(lease: &Lease) -> Vec<String> {
+    let of_last = lease.outputs.iter().filter(|one| is_of_last_run(lease, one));
+    of_last.map(|one| output_line(lease, one)).collect()
+}
+
+/// Whether it is of the run in which its member was last.
+pub fn is_of_last_run(lease: &Lease, one: &LeaseOutput) -> bool {
+    lease.members.iter().any(|member| member.rank == one.rank && member.attempt == one.attempt)
+}
+
+fn output_line(lease: &Lease, one: &LeaseOutput) -> String {
+    let who = format!("output of member {}", one.rank);
+    let get = one.cid.as_ref().map(|cid| format!("selion data get {cid} DEST")).unwrap_or_default();
+    match one.state {
+        OutputState::Kept => format!("{who}: {get}"),
+        OutputState::Partial => {
+            let named: Vec<&str> = one.skipped_first.iter().take(3).map(|entry| entry.path.as_str()).collect();
+            format!("{who} is not whole, {} skipped ({} ...): {get}", one.skipped, named.join(", "))
+        }
+        OutputState::Uploading => {
+            format!("{who} is still being sent; `selion lease outputs {}` shows how far it is", lease.id)
+        }
+        OutputState::Lost => format!("{who} is lost: {}", one.why.as_deref().unwrap_or("the node did not say why")),
+    }
 }
 
 /// Why a lease waits, at `now`.

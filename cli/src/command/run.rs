@@ -5,7 +5,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use selion_api::LeaseId;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{Lease, LeaseEvent};
+use selion_api::outputs::OutputState;
+use selion_api::rest::{Lease, LeaseEvent, LeaseOutput};
 use selion_client::LogQuery;
 use selion_controller::wall_clock;
 use tokio::time::{Instant, sleep_until};
@@ -21,7 +22,12 @@ use crate::session::Session;
 use crate::stop::{Stop, Stops};
 use crate::unit::{show_elapsed, show_money};
 
-/// Leases slices, runs a command on them, shows what it prints, and ends with its exit code.
+/// First and longest pause between two looks at outputs that are being sent.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// Leases slices, runs a command on them, shows what it prints, and ends with its exit code; with 10 if that is 0 and not
+/// all of its outputs were kept.
 ///
 /// Ctrl-C gives the slices back 2 s later; a second one within that time leaves the lease running. SIGTERM gives them
 /// back at once. A terminal that is closed (SIGHUP) leaves the lease running. Our own failures are exit code 255.
@@ -67,7 +73,7 @@ async fn follow(out: Output, args: Args) -> Done {
     };
     let run = Run { out, session: &session, id: lease.id, gang: lease.wants.len() > 1, keep: args.keep, raw: args.raw };
     let stopped = run.watch(&mut stops).await?;
-    run.finish(stopped).await
+    run.finish(stopped, &mut stops).await
 }
 
 struct Run<'a> {
@@ -195,20 +201,51 @@ impl Run<'_> {
         failure
     }
 
-    async fn finish(&self, stopped: bool) -> Done {
+    async fn finish(&self, stopped: bool, stops: &mut Stops) -> Done {
         if let Err(failure) = self.session.keep_promises() {
             self.out.note(format!("the promise of a release could not be kept: {}", failure.body().detail));
         }
         let lease = self.session.client.lease(self.id).await?;
+        self.out.note(summary(&lease));
+        let lease = if stopped { lease } else { self.sent(lease, stops).await? };
         if self.out.is_json() {
             self.out.json(&serde_json::json!({ "lease": lease }))?;
         }
-        self.out.note(summary(&lease));
-        for (rank, cid) in &lease.outputs {
-            self.out.note(format!("output of member {rank}: selion data get {cid} DEST"));
+        lease_view::told(&lease).into_iter().for_each(|line| self.out.note(line));
+        if stopped {
+            return Err(Failure::remote(Exit::Interrupted.code()));
         }
-        if stopped { Err(Failure::remote(Exit::Interrupted.code())) } else { verdict(&lease) }
+        verdict(&lease)?;
+        if is_whole(&lease) { Ok(()) } else { Err(Failure::remote(Exit::Outputs.code())) }
     }
+
+    /// The lease once its outputs are with the pool, or lost, or once we are asked to stop waiting: they go on alone.
+    async fn sent(&self, mut lease: Lease, stops: &mut Stops) -> Done<Lease> {
+        let mut pause = FIRST_LOOK;
+        let is_on_its_way = |lease: &Lease, one: &LeaseOutput| {
+            one.state == OutputState::Uploading && lease_view::is_of_last_run(lease, one)
+        };
+        let uploads = |lease: &Lease| lease.outputs.iter().any(|one| is_on_its_way(lease, one));
+        while uploads(&lease) {
+            if pause == FIRST_LOOK {
+                self.out.note("the outputs are being sent, unbilled; Ctrl-C leaves that to the node");
+            }
+            tokio::select! {
+                biased;
+                () = stops.next() => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(LAST_LOOK);
+            lease = self.session.client.lease(self.id).await?;
+        }
+        Ok(lease)
+    }
+}
+
+/// Whether everything that its last run left was kept. What is still on its way is not lost.
+fn is_whole(lease: &Lease) -> bool {
+    let gone = |one: &LeaseOutput| matches!(one.state, OutputState::Partial | OutputState::Lost);
+    !lease.outputs.iter().any(|one| gone(one) && lease_view::is_of_last_run(lease, one))
 }
 
 fn summary(lease: &Lease) -> String {

@@ -4,13 +4,14 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selion_api::agent::{Fence, SignedHead, SignedVoucher};
+use selion_api::agent::{Fence, Outputs, Resume, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
 use crate::sequencer::{Batch, Position, Step, SubmitError};
+use crate::store::output::Told;
 
 /// The store, or the machine, could not answer; the cause is for the log, not for the agent.
 #[derive(Debug, thiserror::Error)]
@@ -65,8 +66,15 @@ pub trait Core: Send + Sync + 'static {
     async fn root_at(&self, size: u64) -> Result<Option<Hash32>, CoreError>;
     /// Salt and work of a commitment; `None` if erased.
     async fn work(&self, commitment: Hash32) -> Result<Option<(Hash32, Work)>, CoreError>;
-    /// Keeps the CID of a member's outputs, once it was matched with the node's report.
-    async fn keep_outputs(&self, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> Result<(), CoreError>;
+    /// Notes what `node` says of outputs of `renter`, and keeps their content from its last word on. False if that is
+    /// not here.
+    async fn keep_outputs(&self, node: NodeId, renter: Account, said: &Outputs) -> Result<bool, CoreError>;
+    /// What was told of a member's outputs.
+    async fn outputs_told(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Option<Told>, CoreError>;
+    /// The node's report says otherwise: they are lost.
+    async fn disown_outputs(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<(), CoreError>;
+    /// What run `attempt` of the member may go on from.
+    async fn resume(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Resume, CoreError>;
     /// Vouchers of a provider, both signatures given, that no agent of his stored yet.
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError>;
     /// An agent of `provider` stored the pair's voucher up to `cumulative`.

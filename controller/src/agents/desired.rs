@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase, SignedDesired};
+use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase, Resume, SignedDesired};
 use selion_api::commit::{PoolId, Work, canonical};
+use selion_api::lease::UNDECLARED_DISK_BYTES;
 use selion_api::{Hash32, LeaseId, NodeId, words};
 use selion_market::state::DesiredMember;
 use selion_market::{Lease, State};
@@ -46,6 +47,10 @@ pub(super) async fn desired(
             assignment.salt = *salt;
             assignment.work = work.clone();
         }
+        // What runs has its data; a first run has nothing to go on from.
+        if assignment.phase == Phase::Prepare && assignment.attempt > 1 {
+            assignment.resume = core.resume(assignment.lease, assignment.attempt, assignment.member).await?;
+        }
         bytes += canonical(&assignment).len();
         // Members that run come first, so it is a member not yet started that finds no room and lapses.
         if bytes > MAX_MESSAGE {
@@ -68,7 +73,7 @@ fn bare_assignments(state: &State, node: NodeId) -> Vec<Assignment> {
 fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment> {
     let lease = state.leases.get(&want.lease)?;
     let held = state.nodes.get(&node)?.held.get(&(want.lease, want.member))?;
-    let [cpu_milli, ram_bytes, ..] = held.beside;
+    let [cpu_milli, ram_bytes, disk_bytes, _] = held.beside;
     Some(Assignment {
         lease: want.lease,
         attempt: want.attempt,
@@ -78,12 +83,14 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         slot: held.slot.clone(),
         cpu_milli: u32::try_from(cpu_milli).unwrap_or(u32::MAX),
         ram_bytes,
+        disk_bytes: if disk_bytes > 0 { disk_bytes } else { UNDECLARED_DISK_BYTES },
         port: held.port,
         peers: peers(state, want.lease),
         work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new(), network: false },
         salt: Hash32::ZERO,
         commitment: lease.request.work,
         max_run_ms: max_run_ms(state, lease, want.member),
+        resume: Resume::Nothing,
     })
 }
 

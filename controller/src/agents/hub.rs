@@ -154,6 +154,17 @@ impl Inner {
         }
     }
 
+    /// Makes the links of the nodes that hold members of `lease` look at their desired state again.
+    pub(super) fn nudge_members(&self, lease: LeaseId) {
+        let nodes = read(self.core.as_ref(), |state| {
+            let members = state.leases.get(&lease).map(|lease| &lease.members[..]).unwrap_or_default();
+            members.iter().map(|member| member.node).collect::<Vec<_>>()
+        });
+        for link in nodes.into_iter().filter_map(|node| self.registry.link(node)) {
+            link.nudge(DESIRED);
+        }
+    }
+
     /// Wakes the links that a committed batch concerns.
     fn pass_on(&self, batch: &Batch) {
         for step in &batch.steps {

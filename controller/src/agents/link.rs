@@ -8,7 +8,8 @@ use axum::extract::ws::WebSocket;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use selion_api::agent::{
-    Hello, LINK_VERSION, LogChunk, Report, SignedHello, SignedReport, SignedWelcome, ToAgent, ToController, Welcome,
+    Hello, LINK_VERSION, LogChunk, Outputs, Report, SignedHello, SignedReport, SignedWelcome, ToAgent, ToController,
+    Welcome,
 };
 use selion_api::commit::signing_digest;
 use selion_api::lease::MAX_GPUS;
@@ -25,7 +26,7 @@ use super::distance::Distance;
 use super::hello::{self, Refused};
 use super::hub::Inner;
 use super::logs::{self, Parts};
-use super::outputs::{Kept, Pending};
+use super::outputs::{self, Heard};
 use super::pace::{Arrivals, Pace};
 use super::registry::{DESIRED, HEAD, Handle, Nudge, VOUCHERS};
 use super::reports::Reports;
@@ -50,7 +51,6 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 handle: &handle,
                 wire,
                 works: WorkCache::default(),
-                pending: Pending::default(),
                 reports: Reports::new(inner.core.as_ref(), last_seq),
                 pace: Pace::new(Instant::now()),
                 head: 0,
@@ -187,7 +187,6 @@ struct Session<'a> {
     handle: &'a Arc<Handle>,
     wire: Wire,
     works: WorkCache,
-    pending: Pending,
     reports: Reports<'a>,
     pace: Pace,
     /// Size of the newest head sent.
@@ -292,11 +291,7 @@ impl Session<'_> {
             }
             ToController::Report(report) => self.report(report).await,
             ToController::Logs(chunk) => self.keep_records(chunk).await,
-            ToController::Outputs(outputs) => {
-                let kept = self.pending.told(core, self.handle.node, outputs).await;
-                self.count_outputs(kept);
-                Ok(())
-            }
+            ToController::Outputs(said) => self.hear_of_outputs(&said).await,
             ToController::VoucherStored { renter, cumulative } => {
                 let provider = self.handle.provider;
                 if let Err(error) = core.voucher_stored(renter, provider, cumulative).await {
@@ -316,8 +311,8 @@ impl Session<'_> {
             return Err(End::Refused(refused));
         }
         if !self.reports.is_old(&signed.report) {
-            if let Some(kept) = self.pending.reported(self.inner.core.as_ref(), &signed.report).await {
-                self.count_outputs(kept);
+            if let Some(heard) = outputs::reported(self.inner.core.as_ref(), &signed.report).await {
+                self.count_outputs(heard);
             }
             if let Some(cause) = self.reports.take(signed, Instant::now()) {
                 self.inner.counts.bad(cause);
@@ -424,10 +419,24 @@ impl Session<'_> {
         })
     }
 
-    fn count_outputs(&self, kept: Kept) {
-        if kept == Kept::Foreign {
+    /// Takes a word on outputs and says that it is down; who waits for it to go on from looks again.
+    async fn hear_of_outputs(&mut self, said: &Outputs) -> Result<(), End> {
+        let heard = outputs::told(self.inner.core.as_ref(), self.handle.node, said).await;
+        self.count_outputs(heard);
+        if heard == Heard::Again {
+            return Ok(());
+        }
+        let Outputs { lease, attempt, member, state, .. } = *said;
+        if state.is_final() {
+            self.inner.nudge_members(lease);
+        }
+        self.wire.send(&ToAgent::OutputsHeard { lease, attempt, member, state }).await
+    }
+
+    fn count_outputs(&self, heard: Heard) {
+        if heard == Heard::Foreign {
             self.inner.counts.bad(Bad::ForeignOutputs);
-            warn!(node = %self.handle.node, "a CID of outputs does not match the node's report");
+            warn!(node = %self.handle.node, "outputs that are not the node's to tell of, or not those of its report");
         }
     }
 

@@ -4,9 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selion_api::agent::SignedVoucher;
+use selion_api::agent::{Outputs, Resume, SignedVoucher};
 use selion_api::commit::Work;
+use selion_api::outputs::OutputState;
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature, TimeMs};
+use selion_dataplane::{Cid, Store as Content, StoreError};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
@@ -14,6 +16,7 @@ use super::core::{Claim, Core, CoreError, GatewayToken};
 use crate::http::secrets::{self, Secrets, TOKEN_MS};
 use crate::ipfs::Ipfs;
 use crate::sequencer::{Batch, Position, Sequencer, Step, SubmitError};
+use crate::store::output::Told;
 use crate::store::{Store, entry, head, output, signed_voucher, work};
 
 /// The parts of a running controller that the links use.
@@ -24,6 +27,8 @@ pub struct Parts {
     pub store: Store,
     /// Token keys.
     pub secrets: Arc<Secrets>,
+    /// The content store.
+    pub content: Content,
     /// Where outputs are pinned once more.
     pub ipfs: Ipfs,
     /// Signs a text as the authority, by EIP-191.
@@ -34,8 +39,21 @@ pub struct Parts {
     pub on_claim: Box<dyn Fn(Claim) + Send + Sync>,
 }
 
-fn said(error: impl std::fmt::Display) -> CoreError {
+fn cannot(error: impl std::fmt::Display) -> CoreError {
     CoreError(error.to_string())
+}
+
+impl Parts {
+    /// Keeps the content under `root` for the lease. False if it is not here.
+    async fn pin(&self, lease: LeaseId, root: Cid) -> Result<bool, CoreError> {
+        let content = self.content.clone();
+        let pinned = tokio::task::spawn_blocking(move || content.pin(&output::pin_owner(lease), &root)).await;
+        match pinned.map_err(cannot)? {
+            Ok(()) => Ok(true),
+            Err(StoreError::Missing { .. }) => Ok(false),
+            Err(error) => Err(cannot(error)),
+        }
+    }
 }
 
 #[async_trait::async_trait]
@@ -62,44 +80,69 @@ impl Core for Parts {
 
     async fn root_at(&self, size: u64) -> Result<Option<Hash32>, CoreError> {
         let db = &self.store.readers;
-        if entry::size(db).await.map_err(said)? < size {
+        if entry::size(db).await.map_err(cannot)? < size {
             return Ok(None);
         }
         // An agent was shown a head that we signed, so its root is at hand.
-        if let Some(head) = head::at(db, size).await.map_err(said)? {
+        if let Some(head) = head::at(db, size).await.map_err(cannot)? {
             return Ok(Some(head.head.root));
         }
         let edge = size % u64::from(selion_log::WIDTH);
-        let leaves = entry::leaves(db, size - edge, edge as u32).await.map_err(said)?;
+        let leaves = entry::leaves(db, size - edge, edge as u32).await.map_err(cannot)?;
         let root = selion_log::root_from(size, |level, from, count| match level {
             0 => Ok(leaves.iter().skip((from - (size - edge)) as usize).take(count.into()).copied().collect()),
             _ => self.log.levels(|levels| levels.hashes(level, from, count).map(<[_]>::to_vec)).ok_or(()),
         });
-        root.map(Some).map_err(|()| said("the levels of the tree are behind the entries"))
+        root.map(Some).map_err(|()| cannot("the levels of the tree are behind the entries"))
     }
 
     async fn work(&self, commitment: Hash32) -> Result<Option<(Hash32, Work)>, CoreError> {
-        work::get(&self.store.readers, &commitment).await.map_err(said)
+        work::get(&self.store.readers, &commitment).await.map_err(cannot)
     }
 
-    async fn keep_outputs(&self, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> Result<(), CoreError> {
-        output::put(&self.store.writer, lease, attempt, member, cid).await.map_err(said)?;
-        // The agent put the blocks to our gateway before it told the CID.
-        if let Ok(root) = cid.parse() {
+    async fn keep_outputs(&self, node: NodeId, renter: Account, said: &Outputs) -> Result<bool, CoreError> {
+        let root = said.cid.as_ref().and_then(|cid| cid.parse::<Cid>().ok());
+        if let Some(root) = root.filter(|_| said.state.is_readable()) {
+            // The root is sent last, so the rest is here too.
+            if !self.pin(said.lease, root).await? {
+                return Ok(false);
+            }
             self.ipfs.share(root);
         }
-        Ok(())
+        output::put(&self.store.writer, renter, node, said, (self.clock)()).await.map_err(cannot)?;
+        Ok(true)
+    }
+
+    async fn outputs_told(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Option<Told>, CoreError> {
+        output::get(&self.store.readers, lease, attempt, member).await.map_err(cannot)
+    }
+
+    async fn disown_outputs(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<(), CoreError> {
+        output::disown(&self.store.writer, lease, attempt, member).await.map_err(cannot)
+    }
+
+    async fn resume(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Resume, CoreError> {
+        let found = output::before(&self.store.readers, lease, attempt, member).await.map_err(cannot)?;
+        let now = (self.clock)();
+        Ok(found.map_or(Resume::Nothing, |told| {
+            let attempt = told.outputs.attempt;
+            match (told.state(now), told.outputs.cid) {
+                (OutputState::Uploading, _) => Resume::Coming { attempt },
+                (OutputState::Kept | OutputState::Partial, Some(cid)) => Resume::From { attempt, cid },
+                _ => Resume::Nothing,
+            }
+        }))
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {
         let kept = signed_voucher::for_provider(&self.store.readers, provider).await;
-        let kept = kept.map_err(said)?.into_iter();
+        let kept = kept.map_err(cannot)?.into_iter();
         let lacking = kept.filter(|kept| kept.delivered < kept.voucher.cumulative);
         Ok(lacking.map(|kept| kept.voucher).collect())
     }
 
     async fn voucher_stored(&self, renter: Account, provider: Account, cumulative: Amount) -> Result<(), CoreError> {
-        signed_voucher::mark_delivered(&self.store.writer, renter, provider, cumulative).await.map_err(said)
+        signed_voucher::mark_delivered(&self.store.writer, renter, provider, cumulative).await.map_err(cannot)
     }
 
     fn token(&self, node: NodeId) -> Result<GatewayToken, CoreError> {
@@ -108,7 +151,7 @@ impl Core for Parts {
     }
 
     fn nonce(&self) -> Result<Hash32, CoreError> {
-        secrets::random().map(Hash32).map_err(said)
+        secrets::random().map(Hash32).map_err(cannot)
     }
 
     fn sign(&self, digest: &Hash32) -> Signature {

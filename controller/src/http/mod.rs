@@ -41,6 +41,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
+use axum::routing::get;
 use governor::clock::DefaultClock;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
@@ -56,7 +57,8 @@ pub use secrets::{Secrets, TOKEN_MS, TokenFault};
 use crate::App;
 use limits::Limits;
 use route::{
-    auth, datasets, device, gateway, leases, licences, log, money, nodes, pool, relay, streams, system, tiles, wait,
+    auth, datasets, device, gateway, leases, licences, log, money, nodes, outputs, pool, relay, streams, system, tiles,
+    wait,
 };
 
 /// Largest JSON body in bytes: 1 MiB.
@@ -102,6 +104,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut described = routes.into_openapi();
     described.merge(gateway::Described::openapi());
     described.merge(tiles::Described::openapi());
+    described.merge(outputs::Described::openapi());
     openapi::finish(&mut described);
     described
 }
@@ -142,6 +145,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(leases::create, leases::list))
         .routes(routes!(leases::get))
         .routes(routes!(leases::placement))
+        .routes(routes!(outputs::list))
         .routes(routes!(leases::release))
         .routes(routes!(licences::list))
         .routes(routes!(datasets::get, datasets::remove))
@@ -172,6 +176,8 @@ fn long() -> OpenApiRouter<App> {
         .routes(routes!(streams::logs))
         .routes(routes!(streams::events))
         .routes(routes!(datasets::add, datasets::list))
+        .routes(routes!(outputs::whole))
+        .route("/v1/leases/{id}/outputs/{rank}/{*path}", get(outputs::part))
 }
 
 async fn no_route(uri: Uri) -> Problem {

@@ -58,6 +58,8 @@ pub enum Problem {
     Header(&'static str, &'static str),
     /// The body passes the limit in bytes.
     TooLarge(u64),
+    /// The range begins behind the end of a file of so many bytes.
+    BadRange(u64),
     /// The body broke off.
     CutShort,
     /// The market said no.
@@ -251,6 +253,13 @@ impl Problem {
                 "send less at once; data goes to POST /v1/datasets or PUT /ipfs/{cid}",
                 false,
             ),
+            Self::BadRange(_) => face(
+                S::RANGE_NOT_SATISFIABLE,
+                "bad_range",
+                "The file ends before the range begins.",
+                "ask for a range inside the file, or leave Range out",
+                false,
+            ),
             Self::CutShort => {
                 face(S::BAD_REQUEST, "body_cut_short", "The body broke off.", "send the request again", true)
             }
@@ -400,6 +409,7 @@ impl Problem {
             },
             Self::Header(name, why) => format!("{name}: {why}"),
             Self::TooLarge(limit) => format!("the body has more than {limit} bytes"),
+            Self::BadRange(size) => format!("the file has {size} bytes"),
             Self::CutShort => "the body ended before its announced length".to_owned(),
             Self::Refused(refusal) => refusal.reason.text().to_owned(),
             Self::Explained(told) => told.detail(),

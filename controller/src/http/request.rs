@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 
 use selion_api::commit::signing_digest;
-use selion_api::rest::{DatasetMount, NewLease};
+use selion_api::rest::{DatasetMount, NewLease, OutputRef};
 use selion_api::{Account, Hash32};
 use selion_dataplane::Cid;
 use selion_market::{Input, RequestLease};
 
 use super::Problem;
 use super::recover::signed_by;
+use super::route::leases::own;
 use crate::App;
 use crate::sequencer::Private;
-use crate::store::dataset;
+use crate::store::{dataset, output};
 
 /// Most bytes of command, environment and mounts: they must fit a message to the agent with room to spare.
 const MAX_WORK: usize = 256 << 10;
@@ -33,6 +34,8 @@ pub(super) struct Prepared {
 /// [`Problem::Fields`] with the pointer of the first fault; [`Problem::BadSignature`].
 pub(super) async fn prepare(app: &App, renter: Account, key: &str, body: &NewLease) -> Result<Prepared, Problem> {
     check_work(body)?;
+    let named = name_outputs(app, renter, body).await?;
+    let body = named.as_ref().unwrap_or(body);
     let tags = tags(app, renter, &body.datasets).await?;
     let salt = match (body.salt, body.signature) {
         (Some(salt), _) => salt,
@@ -90,7 +93,23 @@ fn check_work(body: &NewLease) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The keyed tags of the datasets, in order. A renter mounts what he added, nothing else.
+/// The same request with CIDs where it names outputs by lease, run and rank; `None` where it names none so.
+async fn name_outputs(app: &App, renter: Account, body: &NewLease) -> Result<Option<NewLease>, Problem> {
+    if !body.datasets.iter().any(|data| OutputRef::is_meant(&data.cid)) {
+        return Ok(None);
+    }
+    let mut named = body.clone();
+    for (index, data) in named.datasets.iter_mut().enumerate().filter(|(_, data)| OutputRef::is_meant(&data.cid)) {
+        let pointer = || format!("/datasets/{index}/cid");
+        let meant: OutputRef = data.cid.parse().map_err(|why| Problem::field(pointer(), "bad_value", why))?;
+        let lease = own(app, renter, meant.lease).await?;
+        let chosen = meant.choose(&lease.outputs).map_err(|why| Problem::field(pointer(), "no_outputs", why))?;
+        data.cid = chosen.cid.clone().unwrap_or_default();
+    }
+    Ok(Some(named))
+}
+
+/// The keyed tags of the datasets, in order. A renter mounts what he added and what his leases left, nothing else.
 async fn tags(app: &App, renter: Account, mounts: &[DatasetMount]) -> Result<Vec<Hash32>, Problem> {
     let mut tags = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
@@ -102,8 +121,13 @@ async fn tags(app: &App, renter: Account, mounts: &[DatasetMount]) -> Result<Vec
         }
         match dataset::get(&app.store.readers, renter, &mount.cid).await? {
             Some(known) => tags.push(known.tag),
+            None if output::is_of(&app.store.readers, renter, &mount.cid).await? => {
+                tags.push(app.secrets.dataset_tag(renter, &mount.cid));
+            }
             None => {
-                let detail = format!("this account added no dataset {cid}; POST /v1/datasets first");
+                let detail = format!(
+                    "this account added no dataset {cid}, and none of its leases left it; POST /v1/datasets first"
+                );
                 return Err(Problem::field(pointer, "unknown_dataset", detail));
             }
         }

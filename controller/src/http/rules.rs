@@ -86,6 +86,11 @@ const RULES: &[(&str, &str, Need)] = &[
     ("GET", "/v1/leases/{id}", LEASE_READ),
     ("GET", "/v1/leases/{id}/wait", LEASE_READ),
     ("GET", "/v1/leases/{id}/placement", LEASE_READ),
+    ("GET", "/v1/leases/{id}/outputs", LEASE_READ),
+    ("GET", "/v1/leases/{id}/outputs/{rank}", LEASE_READ),
+    ("GET", "/v1/leases/{id}/outputs/{rank}/{path}", LEASE_READ),
+    // The route that answers the one above, whatever slashes the path has.
+    ("GET", "/v1/leases/{id}/outputs/{rank}/{*path}", LEASE_READ),
     ("GET", "/v1/leases/{id}/logs", LEASE_READ),
     ("GET", "/v1/leases/{id}/events", LEASE_READ),
     ("POST", "/v1/leases/{id}/release", LEASE_WRITE),

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use selion_api::lease::{LeaseState, Refusal};
 use selion_api::rest::{
-    Candidate, FragmentationView, GroupView, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView, StagedView,
+    Candidate, FragmentationView, GroupView, LeaseOutput, Quote, QuotedPlace, QuotedPrice, ShareView, SharesView,
+    StagedView,
 };
-use selion_api::{Account, LeaseId, Rate, Reason};
+use selion_api::{Account, LeaseId, Rate, Reason, TimeMs};
 use selion_market::dry_run::{Place, Price};
 use selion_market::{DryRun, State};
+
+use crate::store::output::Told;
 
 /// Accounts with leases, in the order of service, and the groups that they are in.
 pub(super) fn shares(state: &State) -> SharesView {
@@ -44,6 +47,11 @@ pub(super) fn shares(state: &State) -> SharesView {
         shares: state.shares().into_iter().map(share).collect(),
         groups: state.group_shares().into_iter().map(group).collect(),
     }
+}
+
+/// Outputs as their renter sees them at `now`.
+pub(super) fn outputs(told: &[Told], now: TimeMs) -> Vec<LeaseOutput> {
+    told.iter().map(|one| one.view(now)).collect()
 }
 
 /// Every GPU of the pool, judged for every different member; for one of several GPUs every node, by model. `None` if

@@ -10,6 +10,7 @@ mod drive;
 #[cfg(test)]
 mod live;
 pub mod outbox;
+pub mod outlived;
 pub mod registry;
 pub mod sender;
 #[cfg(test)]

@@ -80,7 +80,18 @@ fn a_report_that_cannot_be_signed_uses_no_number() {
 fn outputs_go_before_the_report_that_commits_to_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outputs = Outputs { lease: LeaseId { seq: 1, index: 0 }, attempt: 0, member: 0, cid: "cid".into() };
+    let outputs = Outputs {
+        lease: LeaseId { seq: 1, index: 0 },
+        attempt: 0,
+        member: 0,
+        state: selion_api::outputs::OutputState::Uploading,
+        cid: Some("cid".into()),
+        bytes: 0,
+        files: 0,
+        skipped: 0,
+        named: Vec::new(),
+        why: None,
+    };
     let outbox = Outbox::open(&path).unwrap();
     outbox.add(report(1, exited()), Some(outputs.clone()), sign).unwrap();
     drop(outbox);

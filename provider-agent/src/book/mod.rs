@@ -10,6 +10,7 @@
 //!   vouchers/          the latest voucher of every renter
 //!   content/           content store          leases/   rooms of members
 //!   logs/              what members printed and the controller does not have yet
+//!   outputs/           what members left, until the pool has it
 //! ```
 
 mod journal;
@@ -147,7 +148,7 @@ impl Book {
             dir: dir.to_owned(),
             _lock: lock,
         };
-        for folder in [book.leases(), book.vouchers()] {
+        for folder in [book.leases(), book.vouchers(), book.outputs()] {
             fs::create_dir_all(&folder).map_err(|source| at(&folder, source))?;
         }
         Ok(book)
@@ -188,6 +189,12 @@ impl Book {
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.dir.join("logs")
+    }
+
+    /// Where output folders wait to be sent.
+    #[must_use]
+    pub fn outputs(&self) -> PathBuf {
+        self.dir.join("outputs")
     }
 
     /// The content store's folder.
@@ -324,7 +331,7 @@ fn at(path: &Path, source: io::Error) -> BookError {
 }
 
 /// Replaces the file at `path` whole or not at all, and survives a power cut on return.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), BookError> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), BookError> {
     let beside = path.with_extension("new");
     let write = || {
         let mut file = File::create(&beside)?;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selion_api::agent::{Desired, Fence, SignedVoucher, ToController};
+use selion_api::outputs::OutputState;
 use selion_api::{Address, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -20,6 +21,7 @@ use crate::book::{Book, BookError};
 use crate::error::chain;
 use crate::event::Event;
 use crate::logs::Logs;
+use crate::member_key::MemberKey;
 use crate::reporter::OnEvent;
 
 /// First and longest pause between two tries.
@@ -34,6 +36,8 @@ pub(crate) enum Inbound {
     Desired(Desired),
     /// Money; not checked yet.
     Voucher(SignedVoucher),
+    /// The controller has down what was said of a member's outputs.
+    OutputsHeard(MemberKey, OutputState),
 }
 
 /// Why a link ended.

@@ -194,6 +194,9 @@ impl Session<'_> {
                 Ok(())
             }
             ToAgent::Voucher(voucher) => self.pass(Inbound::Voucher(voucher)).await,
+            ToAgent::OutputsHeard { lease, attempt, member, state } => {
+                self.pass(Inbound::OutputsHeard(MemberKey { lease, attempt, member }, state)).await
+            }
             ToAgent::Refused { reason, detail } => Err(LinkError::Refused { reason, detail }),
             other @ (ToAgent::Challenge { .. } | ToAgent::Welcome { .. }) => {
                 Err(unexpected("in the middle of a link", &other))
@@ -317,6 +320,7 @@ fn unexpected(when: &str, message: &ToAgent) -> LinkError {
         ToAgent::Token(_) => "a token",
         ToAgent::LinesKept { .. } => "an acknowledgement of log lines",
         ToAgent::Echo { .. } => "an echo",
+        ToAgent::OutputsHeard { .. } => "a word on outputs",
     };
     LinkError::Nonsense(format!("{what} {when}"))
 }

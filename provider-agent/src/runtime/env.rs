@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::agent::Assignment;
+use selion_api::agent::{Assignment, Resume};
 
 use super::{Rooms, peers as peers_file};
 use crate::gpus::{SliceHandle, slot_text};
+use crate::staging::RESUME_FOLDER;
 
 /// `PATH` of a member unless the renter sets one.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -62,6 +63,11 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
         ("CUDA_VISIBLE_DEVICES", all(|slice| slice.visible.clone())),
     ];
     vars.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    // Only where there is something to go on from: a program may ask just that.
+    if matches!(assignment.resume, Resume::From { .. }) {
+        let dir = rooms.data.join(RESUME_FOLDER);
+        vars.insert("SELION_RESUME_DIR".to_owned(), dir.display().to_string());
+    }
     Environment { vars: vars.into_iter().collect(), left_out }
 }
 
@@ -84,12 +90,7 @@ mod tests {
     }
 
     fn rooms() -> Rooms {
-        Rooms {
-            base: "/b".into(),
-            work: "/b/work".into(),
-            data: "/b/data".into(),
-            output: "/b/output".into(),
-        }
+        Rooms { base: "/b".into(), work: "/b/work".into(), data: "/b/data".into(), output: "/b/output".into() }
     }
 
     fn value(env: &Environment, name: &str) -> Option<String> {
@@ -152,6 +153,20 @@ mod tests {
         slices.iter_mut().for_each(|slice| slice.visible = slice.gpu.to_string());
         let env = environment(&assignment, &slices, &rooms());
         assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES"), Some(both));
+    }
+
+    #[test]
+    fn a_resume_folder_is_named_only_where_there_is_one() {
+        let mut assignment = assignment(1);
+        for (resume, dir) in [
+            (Resume::Nothing, None),
+            (Resume::Coming { attempt: 1 }, None),
+            (Resume::From { attempt: 1, cid: "bafy".into() }, Some("/b/data/.resume")),
+        ] {
+            assignment.resume = resume;
+            let env = environment(&assignment, &slices(&assignment), &rooms());
+            assert_eq!(value(&env, "SELION_RESUME_DIR").as_deref(), dir);
+        }
     }
 
     #[test]

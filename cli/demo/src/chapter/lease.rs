@@ -48,7 +48,8 @@ pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> 
     expect(ended.reason == Some(Reason::Completed), "the lease to end as completed", told_at_length(&ended, &lines))?;
     let mounted = if own { None } else { Some(read_only(renter, &ended, &lines).await?) };
 
-    let cid = ended.outputs.get(&0).expecting("a CID of the outputs")?.clone();
+    let kept = ended.outputs.iter().find(|one| one.state.is_readable());
+    let cid = kept.and_then(|one| one.cid.clone()).expecting("a CID of the outputs")?;
     let result = fetch(stage, renter, &cid, "outputs").await?;
     let compared = if own { Value::Null } else { compare(&result, &data.path)? };
     let active = renter.event(asked.id, LeaseState::Active, 1).await?;
@@ -106,7 +107,7 @@ async fn end(renter: &Renter, asked: &Lease, patience: Duration) -> Told<Lease> 
     // The agent's word on the outputs may come right behind the end.
     let with_outputs = crate::fault::until(PATIENCE, "the CID of the outputs", async || {
         let lease = renter.client.lease(ended.id).await?;
-        let done = lease.reason != Some(Reason::Completed) || !lease.outputs.is_empty();
+        let done = lease.reason != Some(Reason::Completed) || lease.outputs.iter().any(|one| one.state.is_final());
         Ok(if done { Ok(lease) } else { Err("none yet".to_owned()) })
     });
     with_outputs.await

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Fence, MemberEvent, SignedHead, SignedVoucher};
+use selion_api::agent::{Fence, MemberEvent, Outputs, Resume, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Answer, Input, Outcome, State, Touched};
@@ -15,6 +15,7 @@ use tokio::sync::{Semaphore, broadcast};
 use super::super::core::{Claim, Core, CoreError, GatewayToken};
 use super::key::Key;
 use crate::sequencer::{Batch, Position, Step, SubmitError};
+use crate::store::output::Told;
 
 /// Number of the authority's key.
 pub(super) const AUTHORITY: u8 = 1;
@@ -28,7 +29,7 @@ pub(super) struct Fake {
     pub head: Mutex<Option<SignedHead>>,
     pub roots: Mutex<BTreeMap<u64, Hash32>>,
     pub works: Mutex<BTreeMap<Hash32, (Hash32, Work)>>,
-    pub outputs: Mutex<Vec<(LeaseId, u32, u16, String)>>,
+    pub outputs: Mutex<BTreeMap<(LeaseId, u32, u16), Told>>,
     pub vouchers: Mutex<Vec<SignedVoucher>>,
     pub stored: Mutex<Vec<(Account, Account, Amount)>>,
     pub claims: Mutex<Vec<Claim>>,
@@ -182,10 +183,24 @@ impl Core for Fake {
         Ok(self.works.lock().unwrap().get(&commitment).cloned())
     }
 
-    async fn keep_outputs(&self, lease: LeaseId, attempt: u32, member: u16, cid: &str) -> Result<(), CoreError> {
-        let row = (lease, attempt, member, cid.to_owned());
-        self.outputs.lock().unwrap().push(row);
+    async fn keep_outputs(&self, node: NodeId, renter: Account, said: &Outputs) -> Result<bool, CoreError> {
+        let (now, outputs) = (selion_api::TimeMs(0), said.clone());
+        let told = Told { renter, node, outputs, begun_ms: now, told_ms: now, let_go: false };
+        self.outputs.lock().unwrap().insert((said.lease, said.attempt, said.member), told);
+        Ok(true)
+    }
+
+    async fn outputs_told(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Option<Told>, CoreError> {
+        Ok(self.outputs.lock().unwrap().get(&(lease, attempt, member)).cloned())
+    }
+
+    async fn disown_outputs(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<(), CoreError> {
+        self.outputs.lock().unwrap().remove(&(lease, attempt, member));
         Ok(())
+    }
+
+    async fn resume(&self, _: LeaseId, attempt: u32, _: u16) -> Result<Resume, CoreError> {
+        Ok(Resume::Coming { attempt: attempt - 1 })
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {

@@ -161,7 +161,7 @@ pub(in crate::http) async fn list(
     let ids: Vec<LeaseId> = leases.iter().map(|lease| lease.id).collect();
     let mut outputs = output::of_leases(&app.store.readers, &ids).await?;
     for lease in &mut leases {
-        lease.outputs = outputs.remove(&lease.id).unwrap_or_default();
+        lease.outputs = views::outputs(&outputs.remove(&lease.id).unwrap_or_default(), (app.clock)());
     }
     Ok(Answer(LeasePage { leases, next_page_token }))
 }
@@ -232,5 +232,6 @@ pub(in crate::http) async fn own(app: &App, account: Account, id: LeaseId) -> Re
     if lease.renter != account {
         return Err(Problem::NotYours("lease", id.to_string()));
     }
-    Ok(Lease { outputs: output::of_lease(db, id).await?, ..lease })
+    let outputs = views::outputs(&output::of_lease(db, id).await?, (app.clock)());
+    Ok(Lease { outputs, ..lease })
 }

@@ -9,6 +9,7 @@ pub(super) mod licences;
 pub(super) mod log;
 pub(super) mod money;
 pub(super) mod nodes;
+pub(super) mod outputs;
 pub(super) mod pool;
 pub(super) mod relay;
 pub(super) mod streams;

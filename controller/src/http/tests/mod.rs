@@ -10,6 +10,7 @@ mod keys;
 mod leases;
 mod licences;
 mod login;
+mod outputs;
 mod positions;
 mod promises;
 mod registry;
@@ -149,6 +150,7 @@ impl Pool {
             log: log.clone(),
             store: store.clone(),
             secrets: secrets.clone(),
+            content: content.clone(),
             ipfs: ipfs.clone(),
             sign: Box::new(|text| authority().sign_text(text).unwrap()),
             clock,
