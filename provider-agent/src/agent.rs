@@ -285,8 +285,7 @@ impl Agent {
     }
 
     /// States the end of every member that the agent's own end interrupted: its command died with the agent, at the
-    /// latest when the meter was last read.
-    /// Where an earlier life saw the end of the command, that is stated; `left` is what was found of outputs.
+    /// latest when the meter was last read. Where an earlier life saw the end of the command, that is stated; `left` is what was found of outputs.
     async fn close_interrupted(&mut self, mut left: Left) -> Result<(), AgentError> {
         let (open, ended) = self.book.outbox().members();
         for report in &open {

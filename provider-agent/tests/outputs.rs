@@ -2,6 +2,8 @@
 //! gateway takes blocks only when the test says so.
 #![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
+mod common;
+
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -15,21 +17,18 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use common::{FENCE, POOL};
 use selion_agent::{Config, GpuSource};
-use selion_api::agent::{
-    Assignment, Desired, Fence, LINK_VERSION, MemberEvent, Phase, Report, Resume, ToAgent, ToController,
-};
-use selion_api::commit::{PoolId, Work, salted};
+use selion_api::agent::{Assignment, LINK_VERSION, MemberEvent, Phase, Report, Resume, ToAgent, ToController};
+use selion_api::commit::{Work, salted};
 use selion_api::outputs::{OutputState, Outputs};
-use selion_api::{Address, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_api::{Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_dataplane::{Store, gateway};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([7; 20]) };
-const FENCE: Fence = Fence { epoch: 1, term: 5 };
 const SALT: Hash32 = Hash32([9; 32]);
 
 /// A controller that does what the test says, and its gateway.
@@ -71,7 +70,9 @@ impl Controller {
 
     /// An agent of this controller; the same node each time.
     fn agent(&self) -> Agent {
+        common::knows_the_authority(&self.dir.path().join("state"));
         let config = Config {
+            chain_rpc: "http://127.0.0.1:1".into(),
             controller: self.url.clone(),
             pool: Some(POOL.controller),
             state_dir: self.dir.path().join("state"),
@@ -97,8 +98,8 @@ impl Controller {
         let mut linked = Linked { socket, spec: None, said: Vec::new() };
         linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
         let ToController::Hello(signed) = linked.next().await else { panic!("the hello comes first") };
+        linked.send(common::welcome(&common::authority(), &signed.hello, last_seq)).await;
         linked.spec = Some(signed.hello.spec);
-        linked.send(ToAgent::Welcome { token: "token".into(), last_seq, head: None }).await;
         linked
     }
 
@@ -146,7 +147,8 @@ impl Linked {
     }
 
     async fn want(&mut self, generation: u64, assignments: Vec<Assignment>) {
-        self.send(ToAgent::Desired(Desired { fence: FENCE, generation, assignments })).await;
+        let node = self.spec.as_ref().unwrap().node;
+        self.send(common::desired(&common::authority(), node, FENCE, generation, assignments)).await;
     }
 
     /// The next report but readings of the meter; words on outputs are kept.
@@ -183,6 +185,7 @@ impl Linked {
             command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
+            network: false,
         };
         Assignment {
             lease: LeaseId { seq, index: 0 },
