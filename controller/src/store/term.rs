@@ -1,7 +1,7 @@
 //! Table `fence`: who may write.
 
 use selion_api::agent::Fence;
-use sqlx::{Row, SqliteConnection, SqlitePool};
+use sqlx::{SqliteConnection, SqlitePool};
 
 use super::{count, int};
 
