@@ -40,6 +40,11 @@ impl Room {
         Ok(Self { free: stat.blocks_available().saturating_mul(unit), all: stat.blocks().saturating_mul(unit) })
     }
 
+    /// All of it, free or not.
+    pub(crate) fn all(self) -> u64 {
+        self.all
+    }
+
     fn floor(self) -> u64 {
         FLOOR.min(self.all / 20)
     }

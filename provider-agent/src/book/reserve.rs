@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// Bytes kept: some thousand reports, and the marks written anew many times.
+/// Bytes kept: some thousand reports, and the marks written anew many times. On a small disk, a fiftieth of it: when the
+/// reserve was given up there must still be less room than [`crate::disk`] wants, so that somebody is ended.
 pub(crate) const RESERVE: u64 = 8 << 20;
 
 /// A file that takes room until the room is needed.
@@ -39,11 +40,13 @@ impl Reserve {
     ///
     /// The file system's; nothing is taken then.
     pub(crate) fn fill(&self) -> io::Result<()> {
-        if fs::metadata(&self.path).is_ok_and(|found| found.len() == RESERVE) {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let size = RESERVE.min(crate::disk::Room::at(folder)?.all() / 50);
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() == size) {
             return Ok(());
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.path)?;
-        take(&file).inspect_err(|_| self.free())
+        take(&file, size).inspect_err(|_| self.free())
     }
 
     /// Gives the room up.
@@ -73,20 +76,21 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn take(file: &File) -> io::Result<()> {
-    let length = i64::try_from(RESERVE).map_err(io::Error::other)?;
+fn take(file: &File, size: u64) -> io::Result<()> {
+    let length = i64::try_from(size).map_err(io::Error::other)?;
     match fallocate(file.as_fd(), FallocateFlags::empty(), 0, length) {
         // Some file systems cannot; zeros take the room as well.
-        Err(nix::errno::Errno::EOPNOTSUPP) => zeros(file),
+        Err(nix::errno::Errno::EOPNOTSUPP) => zeros(file, size),
         other => Ok(other?),
     }
 }
 
-fn zeros(mut file: &File) -> io::Result<()> {
+fn zeros(mut file: &File, size: u64) -> io::Result<()> {
     let some = [0; 64 << 10];
-    for _ in 0..RESERVE / some.len() as u64 {
+    for _ in 0..size.div_ceil(some.len() as u64) {
         io::Write::write_all(&mut file, &some)?;
     }
+    file.set_len(size)?;
     file.sync_data()
 }
 
