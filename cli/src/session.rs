@@ -42,6 +42,7 @@ impl Session {
         let same = |profile: &Profile| profile.controller.trim_end_matches('/') == controller.trim_end_matches('/');
         let kept = home.as_ref().and_then(|home| home.read().ok().flatten()).filter(same);
         let client = Client::new(controller)?;
+        tell_of_trouble(&client);
         client.set_api_key(api_key);
         let profile = match kept {
             Some(profile) => profile,
