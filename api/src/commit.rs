@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn a_commitment_changes_with_every_part_and_with_the_salt() {
-        let work = Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new(), network: false };
+        let work =
+            Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new(), network: false };
         let salt = Hash32([1; 32]);
         let other = Work { command: alloc::vec![String::from("false")], ..work.clone() };
         assert_ne!(work.commitment(&salt), other.commitment(&salt));

@@ -81,12 +81,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
     let launch = Launch {
         command: command.to_vec(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        rooms: Rooms {
-            work: base.join("work"),
-            data: base.join("data"),
-            output: base.join("output"),
-            base,
-        },
+        rooms: Rooms { work: base.join("work"), data: base.join("data"), output: base.join("output"), base },
         devices: Vec::new(),
         network: false,
     };

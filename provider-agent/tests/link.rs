@@ -13,7 +13,8 @@ use axum::routing::any;
 use common::{FENCE, POOL};
 use selion_agent::{AgentError, Config, Event, GpuSource};
 use selion_api::agent::{
-    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogRecord, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
+    Assignment, Fence, Hello, LINK_VERSION, LogChunk, LogRecord, LogSource, MemberEvent, Phase, Report, ToAgent,
+    ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
 use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
@@ -666,7 +667,11 @@ async fn an_owner_who_gives_no_network_runs_no_lease_that_asks_for_it_and_says_s
     link.want(1, vec![member]).await;
     assert_eq!(link.report().await.event, MemberEvent::Accepted);
     assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::RuntimeFailed });
-    assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")), "{:?}", link.lines(LogSource::Agent));
+    assert!(
+        link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")),
+        "{:?}",
+        link.lines(LogSource::Agent)
+    );
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
 }

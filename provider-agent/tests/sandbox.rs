@@ -63,14 +63,18 @@ async fn a_sandboxed_command_sees_what_is_on_the_list_and_nothing_else_of_the_ma
     }
     let house = House::new();
     let (_, top) = run(Sandbox::Namespaces, &house, "ls -A /").await;
-    let list = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "selion", "sys", "tmp", "usr", "var"];
+    let list = [
+        "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "selion", "sys", "tmp", "usr",
+        "var",
+    ];
     let more: Vec<&str> = top.lines().filter(|name| !list.contains(name)).collect();
     assert!(more.is_empty(), "{more:?}");
     let private = "/etc/shadow /etc/gshadow /etc/ssh /etc/kubernetes /etc/sudoers /etc/ssl/private /etc/machine-id /boot /home /mnt \
         /root /srv /var/lib /var/log /dev/tty /dev/console /dev/ptmx /dev/pts /dev/mem /dev/kmsg /sys/kernel /sys/fs /sys/class";
     let script = format!("for f in {private}; do test -e $f && echo $f; done; cat $STATE/secret 2>/dev/null; exit 0");
     assert_eq!(run(Sandbox::Namespaces, &house, &script).await, (0, String::new()));
-    let accounts = "id -un; grep -c . /etc/passwd; ls -A /run | wc -l; sh -c 'echo programs start'; date >/dev/null && echo dates";
+    let accounts =
+        "id -un; grep -c . /etc/passwd; ls -A /run | wc -l; sh -c 'echo programs start'; date >/dev/null && echo dates";
     let (_, said) = run(Sandbox::Namespaces, &house, accounts).await;
     assert_eq!(said, "renter\n2\n0\nprograms start\ndates");
 }
@@ -101,7 +105,12 @@ async fn keys_are_out_of_sight_wherever_the_owner_put_them() {
             pool.display(),
             place.path().display()
         );
-        assert_eq!(ran(&runtime, house.launch(Sandbox::Namespaces, &script)).await, (0, "shown".into()), "{}", pool.display());
+        assert_eq!(
+            ran(&runtime, house.launch(Sandbox::Namespaces, &script)).await,
+            (0, "shown".into()),
+            "{}",
+            pool.display()
+        );
         for wrong in [PathBuf::from("/"), pool.clone(), pool.join("controller"), pool.join("gone")] {
             walls.shown = vec![wrong];
             assert!(matches!(ProcessRuntime::new(walls.clone()), Err(RuntimeError::Shown { .. })));
@@ -140,7 +149,8 @@ async fn a_command_has_no_privilege_sees_no_other_process_and_is_the_first_to_go
         if kind != Sandbox::None {
             let (_, count) = run(kind, &house, "ls /proc | grep -c '^[0-9]'").await;
             assert!(count.parse::<u32>().unwrap() < 10, "{kind:?}: {count} processes");
-            let (_, init) = run(kind, &house, "cat /proc/1/environ /proc/1/maps 2>/dev/null; readlink /proc/1/exe; exit 0").await;
+            let (_, init) =
+                run(kind, &house, "cat /proc/1/environ /proc/1/maps 2>/dev/null; readlink /proc/1/exe; exit 0").await;
             assert_eq!(init, "", "{kind:?}: the agent's own process is closed to it");
         }
     }

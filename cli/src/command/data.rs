@@ -118,7 +118,8 @@ async fn read(store: &Store, path: &Path, skip_special: bool) -> Done<Added> {
         bar.finish_and_clear();
         added.map_err(|error| match &error {
             StoreError::NotAddable { faults, .. } => {
-                let lines: Vec<String> = faults.iter().map(|fault| printable(&fault.to_string()).into_owned()).collect();
+                let lines: Vec<String> =
+                    faults.iter().map(|fault| printable(&fault.to_string()).into_owned()).collect();
                 let why = format!("what cannot be kept as data is in the way:\n{}", lines.join("\n"));
                 Failure::usage(why, "remove it, or leave it out with --skip-special")
             }

@@ -16,7 +16,8 @@ pub fn advice() -> String {
     let set = |file: &str| fs::read_to_string(file).map(|text| text.trim().to_owned()).unwrap_or_default();
     let wrong = SETTINGS.iter().filter(|(file, bad, _)| set(file) == *bad);
     let commands: Vec<String> = wrong.map(|(_, _, good)| format!("`sysctl -w {good}`")).collect();
-    let rest = "without a sandbox, as an ordinary user, commands run only if you say --sandbox none and the pool allows it";
+    let rest =
+        "without a sandbox, as an ordinary user, commands run only if you say --sandbox none and the pool allows it";
     if commands.is_empty() {
         return format!(
             "It needs Linux 5.12 or newer with user namespaces; a container has to allow them (docker run \

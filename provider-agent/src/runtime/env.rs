@@ -84,12 +84,7 @@ mod tests {
     }
 
     fn rooms() -> Rooms {
-        Rooms {
-            base: "/b".into(),
-            work: "/b/work".into(),
-            data: "/b/data".into(),
-            output: "/b/output".into(),
-        }
+        Rooms { base: "/b".into(), work: "/b/work".into(), data: "/b/data".into(), output: "/b/output".into() }
     }
 
     fn value(env: &Environment, name: &str) -> Option<String> {

@@ -53,7 +53,9 @@ pub enum RuntimeError {
     #[error("the command is empty; give a program to run")]
     NoCommand,
     /// No such program on this node.
-    #[error("no program `{program}` in a lease's view of this node (PATH {path}); bring it as data, or name one of /usr")]
+    #[error(
+        "no program `{program}` in a lease's view of this node (PATH {path}); bring it as data, or name one of /usr"
+    )]
     NoSuchProgram {
         /// As asked.
         program: String,

@@ -61,7 +61,9 @@ pub fn again_as_an_ordinary_user() {
     open(dir.path());
     // Both programs, side by side as cargo has them, where anybody may pass.
     let own = dir.path().join("deps/tests");
-    for (from, to) in [(std::env::current_exe().unwrap(), own.clone()), (helper(), dir.path().join("examples/sandbox_helper"))] {
+    for (from, to) in
+        [(std::env::current_exe().unwrap(), own.clone()), (helper(), dir.path().join("examples/sandbox_helper"))]
+    {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(from, &to).unwrap();
         open(&to);

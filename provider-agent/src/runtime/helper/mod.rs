@@ -150,8 +150,7 @@ struct LifeLine {
 }
 
 fn life_line() -> Result<LifeLine, Trouble> {
-    let (watch, alive) =
-        nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| format!("pipe: {errno}"))?;
+    let (watch, alive) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).map_err(|errno| format!("pipe: {errno}"))?;
     Ok(LifeLine { watch, alive: alive.into_raw_fd() })
 }
 

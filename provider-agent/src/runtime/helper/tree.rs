@@ -25,8 +25,7 @@ impl Tree {
     /// Takes the file or folder at `path`, with `flags` for all of it. A link is not followed.
     pub(super) fn take(path: &Path, flags: u64) -> io::Result<Self> {
         let name = text(path)?;
-        let how = OPEN_TREE_CLONE
-            | (libc::O_CLOEXEC | libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW).cast_unsigned();
+        let how = OPEN_TREE_CLONE | (libc::O_CLOEXEC | libc::AT_RECURSIVE | libc::AT_SYMLINK_NOFOLLOW).cast_unsigned();
         // SAFETY: the name lives through the call.
         let opened = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, name.as_ptr(), how) };
         let opened = RawFd::try_from(opened).unwrap_or(-1);
@@ -74,14 +73,7 @@ fn set(at: RawFd, name: &std::ffi::CStr, flags: u64, how: libc::c_int) -> io::Re
     let attributes = Attributes { set: flags, clear: 0, propagation: libc::MS_PRIVATE, user_namespace: 0 };
     // SAFETY: name and attributes live through the call; the size is that of the structure.
     let done = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            at,
-            name.as_ptr(),
-            how,
-            &raw const attributes,
-            size_of::<Attributes>(),
-        )
+        libc::syscall(libc::SYS_mount_setattr, at, name.as_ptr(), how, &raw const attributes, size_of::<Attributes>())
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
