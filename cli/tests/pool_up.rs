@@ -202,6 +202,7 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
 
     the_owner_and_everybody_see_how_it_stands(home, &pool);
 
+    let listed = json(&run(home, &["lease", "list", "--output", "json"]));
     assert_eq!(pool.interrupt(), Some(0));
     assert!(!pids.into_iter().any(is_alive), "a part outlived `up`");
 

@@ -146,7 +146,7 @@ async fn a_second_controller_on_one_data_directory_is_refused_and_the_first_goes
     assert!(said.contains(&data.display().to_string()), "{said}");
     assert!(said.contains(&format!("process {}", std::process::id())), "{said}");
 
-    let alive = reqwest::get(format!("http://{address}/readyz")).await.unwrap();
+    let alive = reqwest::get(format!("http://{address}/healthz")).await.unwrap();
     assert!(alive.status().is_success() && !running.is_finished(), "the first one decides on");
     stop.cancel();
     timeout(PATIENCE, running).await.unwrap().unwrap().unwrap();

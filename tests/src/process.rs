@@ -60,6 +60,12 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// All that it said, on stderr and on stdout: a failure is JSON on stdout.
+    #[must_use]
+    pub fn said(&self) -> String {
+        format!("{}{}", self.err, self.out)
+    }
+
     /// The one JSON value that it printed.
     ///
     /// # Errors

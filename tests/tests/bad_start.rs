@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use selion_api::Amount;
 use selion_api::slice::SliceWant;
 use selion_tests::{Controller, Pool, Renter, dead_port, run, until, want};
 
@@ -18,7 +19,7 @@ const NOBODY: &str = "0x1111111111111111111111111111111111111111";
 async fn assert_refused<S: AsRef<str>>(home: &Path, args: &[S], code: i32, words: &[&str]) -> Result<()> {
     let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
     let ended = run(home, &args).await?;
-    let said = ended.err;
+    let said = ended.said();
     assert_eq!(ended.code, Some(code), "{args:?}: {said}");
     assert!(!said.contains("panicked"), "{args:?}: {said}");
     for word in words {
@@ -230,7 +231,7 @@ impl<'a> Disk<'a> {
     /// `None` where this user may not mount.
     fn mount(at: &'a Path) -> Result<Option<Self>> {
         fs::create_dir(at)?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "selion-test"]).arg(at).output()?;
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=96m", "selion-test"]).arg(at).output()?;
         if mounted.status.success() {
             return Ok(Some(Self(at)));
         }
@@ -264,9 +265,9 @@ async fn a_full_disk_is_answered_and_named_and_loses_nothing() -> Result<()> {
     let Some(disk) = Disk::mount(&place)? else { return Ok(()) };
     let data = place.join("controller");
     let mut controller = pool.controller(&data, ANY_PORT).await?;
-    let renter = Renter::login(&pool, &controller.url, "ada").await?;
+    let renter = Renter::funded(&pool, &controller.url, "ada", Amount(1_000_000_000)).await?;
     let client = &renter.client;
-    // Nobody offers anything here, so a request is refused; the refusal is an entry, and the same again for its key.
+    // Nobody offers anything here, so a request is refused; who could pay is told so by an entry.
     let ask = async |number: u32| {
         let error = client.create_lease(&format!("key-{number}"), &want(SliceWant::Whole, &["true"])).await.err();
         error.and_then(|error| error.code().map(str::to_owned)).context("a problem with a code")

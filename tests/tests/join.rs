@@ -66,9 +66,9 @@ impl Scene {
         let contracts = &self.pool.contracts;
         let before = contracts.rpc.header(BlockTag::Latest).await?;
         let ended = run(self.pool.home(), self.with(provider)).await?;
-        assert_eq!(ended.code, Some(1), "{}", ended.err);
+        assert_eq!(ended.code, Some(1), "{}", ended.said());
         for word in words {
-            assert!(ended.err.contains(word), "it does not say `{word}`: {}", ended.err);
+            assert!(ended.said().contains(word), "it does not say `{word}`: {}", ended.said());
         }
         let after = contracts.rpc.header(BlockTag::Latest).await?;
         assert_eq!((after.number, after.hash), (before.number, before.hash), "nothing is on chain");

@@ -50,8 +50,8 @@ async fn an_owner_without_gas_joins_through_the_relay_and_the_node_can_be_leased
     let dearer =
         without_funds(&pool, &controller.url).into_iter().map(|arg| if arg == "36" { "37".into() } else { arg });
     let ended = run(pool.home(), dearer).await?;
-    assert_eq!(ended.code, Some(1), "{}", ended.err);
-    assert!(ended.err.contains("has no gas") && ended.err.contains("relay_budget"), "{}", ended.err);
+    assert_eq!(ended.code, Some(1), "{}", ended.said());
+    assert!(ended.said().contains("has no gas") && ended.said().contains("relay_budget"), "{}", ended.said());
     assert_still_penniless(&pool).await?;
     Ok(())
 }
@@ -63,7 +63,7 @@ async fn an_owner_without_gas_stakes_by_a_permit_and_is_on_offer() -> Result<()>
     let controller = pool.controller_with(&pool.path("controller"), "127.0.0.1:0", &["--relay-per-day", "4"]).await?;
     let args = without_funds(&pool, &controller.url);
     let ended = run(pool.home(), args.clone()).await?;
-    assert!(ended.code == Some(1) && ended.err.contains("the stake is 5000000"), "{}", ended.err);
+    assert!(ended.code == Some(1) && ended.said().contains("the stake takes 5"), "{}", ended.said());
     // Somebody sends it the stake; it never has a coin of the chain.
     let owner = assert_still_penniless(&pool).await?;
     let operator = Signer::open_or_create(&pool.path("authority.key"))?;
@@ -88,9 +88,9 @@ async fn an_owner_without_gas_is_told_what_to_do_where_nothing_is_relayed() -> R
     let pool = Pool::open_with(&NO_STAKE).await?;
     let controller = pool.controller(&pool.path("controller"), "127.0.0.1:0").await?;
     let ended = run(pool.home(), without_funds(&pool, &controller.url)).await?;
-    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert_eq!(ended.code, Some(1), "{}", ended.said());
     for word in ["has no gas", "relay_off", "--relay-per-day", "--dev-fund"] {
-        assert!(ended.err.contains(word), "it does not say `{word}`: {}", ended.err);
+        assert!(ended.said().contains(word), "it does not say `{word}`: {}", ended.said());
     }
     let owner = assert_still_penniless(&pool).await?;
     assert!(pool.contracts.provider(owner.account(), BlockTag::Latest).await?.is_none());

@@ -269,7 +269,7 @@ mod tests {
     fn a_quote_says_when_the_request_will_have_given_up() {
         let told: Quote = serde_json::from_value(serde_json::json!({
             "would": "wait", "position": 1, "reason": "pool_full", "nearest": null, "starts_ms": 1_000_000 + 90_000,
-            "blocking": null, "price": { "total": "1", "hourly": "1", "operator_fee": "0" },
+            "blocking": null, "price": { "total": "1", "reserve": "1", "hourly": "1", "operator_fee": "0" },
         }))
         .unwrap();
         let text = gives_up_first(&told, 15_000, TimeMs(1_000_000));

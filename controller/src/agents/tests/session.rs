@@ -392,7 +392,11 @@ async fn settle(agent: &mut Agent, world: &World, seq: u64) {
 async fn say_of_outputs(agent: &mut Agent, said: Outputs) {
     let Outputs { lease, attempt, member, state, .. } = said;
     agent.send(&ToController::Outputs(said)).await;
-    assert_eq!(agent.next().await, Some(ToAgent::OutputsHeard { lease, attempt, member, state }));
+    let mut heard = agent.next().await;
+    while matches!(heard, Some(ToAgent::Desired(_))) {
+        heard = agent.next().await;
+    }
+    assert_eq!(heard, Some(ToAgent::OutputsHeard { lease, attempt, member, state }));
 }
 
 fn down(world: &World) -> Vec<(u32, OutputState, Option<String>)> {

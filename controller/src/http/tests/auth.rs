@@ -29,7 +29,7 @@ fn operations() -> Vec<(Method, String, Need)> {
 fn filled(path: &str) -> String {
     let id = if path.contains("/nodes/") { NODE.to_string() } else { "lease-1-0".to_owned() };
     let id = if path.contains("/api-keys/") { "1".to_owned() } else { id };
-    let path = path.replace("{id}", &id).replace("{cid}", "bafkqaaa");
+    let path = path.replace("{id}", &id).replace("{cid}", "bafkqaaa").replace("{rank}", "0");
     if path.ends_with("/wait") { path + "?state=ended" } else { path }
 }
 

@@ -58,7 +58,8 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     assert_eq!(ended.state, LeaseState::Ended);
     let events: Vec<_> = client.events(lease.id, None).map(Result::unwrap).collect().await;
     assert_eq!(events.last().unwrap().state, LeaseState::Ended);
-    assert_eq!(client.placement(lease.id).await.unwrap().candidates.len(), 1);
+    let over = client.placement(lease.id).await.unwrap_err();
+    assert_eq!(over.code(), Some("not_live"), "where a lease that is over could go is no question");
     pool.stop.cancel();
 }
 

@@ -330,7 +330,11 @@ async fn a_refusal_names_the_filter_that_matches_nothing_and_what_there_is() {
     };
     let mars = refused("regions", json!(["mars"])).await;
     assert_eq!(mars["unmatched"], json!([{"constraint": "regions", "asked": ["mars"], "there": ["eu"]}]));
-    assert_eq!(mars["blocking"], json!({"now": true, "constraints": ["regions"]}));
+    assert_eq!(
+        mars["blocking"],
+        json!({"now": false, "constraints": ["regions"]}),
+        "it fits nowhere, were the fleet empty"
+    );
     assert!(text(&mars, "detail").contains("no region mars; there are: eu"), "{mars}");
     let model = refused("models", json!(["H100"])).await;
     assert_eq!(model["unmatched"][0]["there"], json!(["H100 80GB"]));

@@ -8,7 +8,15 @@ use crate::mirror::{MirrorError, SourceError};
 
 /// Refused here: a switch to another protocol, figures for a renter, a transaction that nobody sent, an entry that fits its
 /// bundle, and a file where only blocks are given. What they answer names the state all the same.
-const REFUSED: [&str; 5] = ["/v1/link", "/metrics", "/v1/relay/{id}", "/log/long/{seq}", "/ipfs/{cid}/{*path}"];
+const REFUSED: [&str; 7] = [
+    "/v1/link",
+    "/metrics",
+    "/v1/relay/{id}",
+    "/log/long/{seq}",
+    "/ipfs/{cid}/{*path}",
+    "/v1/leases/{id}/outputs/{rank}",
+    "/v1/leases/{id}/outputs/{rank}/{*path}",
+];
 /// Files that never change, and so depend on no state.
 const FOR_EVER: [&str; 4] =
     ["/log/tile/{level}/{index}", "/log/tile/entries/{index}", "/log/effects/{index}", "/log/{*path}"];
@@ -16,7 +24,7 @@ const FOR_EVER: [&str; 4] =
 /// A path with something that is there for its parameters.
 fn filled(path: &str, lease: &str, cid: &str) -> String {
     let of = if path.starts_with("/v1/nodes/") { NODE.to_string() } else { lease.to_owned() };
-    let filled = path.replace("{id}", &of).replace("{cid}", cid);
+    let filled = path.replace("{id}", &of).replace("{cid}", cid).replace("{rank}", "0");
     let filled = filled.replace("{level}", "0").replace("{index}", "000.p/1").replace("{seq}", "000");
     let filled = filled.replace("/log/{*path}", "/log/effects/000.p/1").replace("{*path}", "file");
     assert!(!filled.contains('{'), "{path}: say here what stands for its parameter");
