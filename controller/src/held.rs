@@ -14,7 +14,6 @@ pub struct Held<T> {
 
 impl<T: Send + Unpin + 'static> Held<T> {
     /// `body`; `held` is dropped with it.
-    #[must_use]
     pub fn body(body: Body, held: T) -> Body {
         Body::new(Self { body, _held: held })
     }

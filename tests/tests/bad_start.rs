@@ -99,7 +99,7 @@ async fn a_flag_that_is_none_is_a_usage_error_of_every_server() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_busy_port_is_named_and_the_controller_that_holds_it_goes_on() -> Result<()> {
+async fn a_folder_or_port_in_use_is_named_and_the_controller_that_holds_it_goes_on() -> Result<()> {
     let pool = Pool::open().await?;
     let data = pool.path("controller");
     let first = pool.controller(&data, ANY_PORT).await?;
@@ -107,14 +107,13 @@ async fn a_busy_port_is_named_and_the_controller_that_holds_it_goes_on() -> Resu
 
     // The same folder and port, as when somebody starts it twice.
     let twice = pool.controller_args(&data, &first.address)?;
-    let words = [first.address.as_str(), "stop what uses it", "--listen"];
-    assert_refused(pool.home(), &twice, 1, &words).await?;
+    assert_refused(pool.home(), &twice, 1, &["is in use by another controller", &data.display().to_string()]).await?;
     let chain = ["chain", "--data-dir", "second-chain", "--listen", &first.address];
     assert_refused(pool.home(), &chain, 1, &[&first.address, "stop what holds that port"]).await?;
 
     assert_eq!(first.client.pool().await?.fence, fence, "it was not deposed");
-    // It still decides: a login and a request are answered, and the request enters the log.
-    let renter = Renter::login(&pool, &first.url, "ada").await?;
+    // It still decides: a deposit is seen, and a request enters the log.
+    let renter = Renter::funded(&pool, &first.url, "ada", Amount(1_000_000_000)).await?;
     let before = size_of(&first).await?;
     let refused = renter.client.create_lease("key", &want(SliceWant::Whole, &["true"])).await;
     assert_eq!(refused.err().as_ref().and_then(|error| error.code()), Some("no_matching_slice"));

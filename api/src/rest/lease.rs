@@ -450,13 +450,14 @@ impl OutputRef {
     /// Why there are none, in words for people.
     pub fn choose<'a>(&self, outputs: &'a [LeaseOutput]) -> Result<&'a LeaseOutput, String> {
         let rank = self.rank.unwrap_or(0);
-        let named = outputs.iter().filter(|one| one.rank == rank && self.attempt.is_none_or(|run| run == one.attempt));
+        let mut named =
+            outputs.iter().filter(|one| one.rank == rank && self.attempt.is_none_or(|run| run == one.attempt));
         let readable = |one: &&LeaseOutput| one.state.is_readable() && one.cid.is_some();
         if let Some(found) = named.clone().rfind(readable) {
             return Ok(found);
         }
         let run = self.attempt.map(|run| alloc::format!(" in run {run}")).unwrap_or_default();
-        Err(match named.last() {
+        Err(match named.next_back() {
             None => alloc::format!("rank {rank} of {} left no outputs{run}", self.lease),
             Some(one) => alloc::format!("the outputs of rank {rank} of {}{run} are {}", self.lease, one.state.code()),
         })

@@ -45,8 +45,11 @@ pub async fn main(out: Output, args: Args) -> Done {
     out.show(&serde_json::json!({ "offers": offers }), |_| table(out, &offers, &asked.unmatched(&anyhow)))
 }
 
-/// The kind of slice that is asked for, and for a share of a size the least permille and bytes.
-fn kind_of(slice: Option<&str>) -> Done<(Option<String>, Option<(u64, u64)>)> {
+/// Least compute in permille, and least memory in bytes.
+type Least = (u64, u64);
+
+/// The kind of slice that is asked for, and for a share of a size the least of it.
+fn kind_of(slice: Option<&str>) -> Done<(Option<String>, Option<Least>)> {
     let Some(text) = slice else {
         return Ok((None, None));
     };

@@ -19,6 +19,9 @@ use crate::sequencer::{Batch, Position, Sequencer, Step, SubmitError};
 use crate::store::output::Told;
 use crate::store::{Store, entry, head, output, signed_voucher, work};
 
+/// Signs a text.
+pub type Sign = Box<dyn Fn(&[u8]) -> Signature + Send + Sync>;
+
 /// The parts of a running controller that the links use.
 pub struct Parts {
     /// The one way to change a lease.
@@ -32,7 +35,7 @@ pub struct Parts {
     /// Where outputs are pinned once more.
     pub ipfs: Ipfs,
     /// Signs a text as the authority, by EIP-191.
-    pub sign: Box<dyn Fn(&[u8]) -> Signature + Send + Sync>,
+    pub sign: Sign,
     /// Tells the time.
     pub clock: fn() -> TimeMs,
     /// What to do when an agent contradicts this controller's right to decide. [`Claim::ForeignHead`] is proof: stop.

@@ -254,7 +254,7 @@ impl Backlog {
             }
             Ok(Taken::Nothing) => {
                 let tell = self.closed && self.spool.next() > 0 && !std::mem::replace(&mut self.end_sent, true);
-                tell.then(|| LogChunk { first, end: true, ..empty })
+                tell.then_some(LogChunk { first, end: true, ..empty })
             }
             Err(error) => {
                 self.unreadable(&error);

@@ -235,7 +235,7 @@ mod tests {
         fs::write(top.join(".over-3"), "a file").unwrap();
         fs::write(top.join("a/b/c/file"), "").unwrap();
         for path in ["a/b/c", "a/b", "a", ""] {
-            fs::set_permissions(top.join(path), Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(top.join(path), Permissions::from_mode(0o000)).unwrap();
         }
         remove_tree(&top).unwrap();
         assert!(!top.exists());

@@ -38,12 +38,11 @@ impl Mallory {
     /// # Errors
     ///
     /// The pool does not take it.
-    pub async fn register(pool: &Pool, url: &str) -> Result<Self> {
+    pub async fn register(pool: &Pool, url: &str, client: &Client) -> Result<Self> {
         let agent = pool.agent(url, "mallory", "L4 24GB").await?;
         agent.stop().await?;
         let key = Signer::open_or_create(&pool.path("mallory").join("node.key"))?;
         let node = NodeId(key.account().0);
-        let client = Client::new(url)?;
         let view = until("the node", async || {
             let nodes = client.nodes(&Default::default()).await;
             Ok(nodes.ok().and_then(|page| page.nodes.into_iter().find(|view| view.node == node)))

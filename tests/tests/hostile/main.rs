@@ -42,8 +42,8 @@ async fn an_honest_renter_is_served_while_dozens_of_bad_ones_do_their_worst() ->
         pool.agent(&controller.url, "bert", "H100 80GB").await?,
         pool.agent(&controller.url, "carla", "H100 80GB").await?,
     ];
-    let node = agents::Mallory::register(&pool, &controller.url).await?;
     let renter = Renter::funded(&pool, &controller.url, "ada", DEPOSIT).await?;
+    let node = agents::Mallory::register(&pool, &controller.url, &renter.client).await?;
     until("offers", async || Ok((renter.client.offers(&Default::default()).await?.offers.len() >= 2).then_some(())))
         .await?;
 

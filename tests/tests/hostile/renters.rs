@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use selion_api::Amount;
+use selion_api::lease::LeaseState;
 use selion_api::slice::SliceWant;
 use selion_client::fresh_key;
 use selion_dataplane::Store;
-use selion_tests::{Controller, Pool, Renter, want};
+use selion_tests::{Controller, PATIENCE, Pool, Renter, want};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -33,14 +34,12 @@ pub async fn set_upon(attackers: &mut JoinSet<()>, pool: &Pool, controller: &Con
     }
     for number in 0..POOR {
         let renter = Renter::funded(pool, &controller.url, &format!("poor-{number}"), POCKET_MONEY).await?;
-        // It waits for what there is not enough of, and talks as much as it can.
-        let mut loud = want(
-            SliceWant::Share { compute_permille: 50, mem_bytes: 1 << 30 },
-            &["sh", "-c", "yes no | head -c 40000000"],
-        );
+        // One lease after the other, of what it pays for, that talks as much as it can.
+        let slice = || SliceWant::Mig { profile: "1g.10gb".into() };
+        let mut loud = want(slice(), &["sh", "-c", "yes no | head -c 40000000"]);
         loud.wait_ms = 1_000;
         let token = renter.client.bearer().await.context("a token")?;
-        let lease = renter.client.create_lease(&fresh_key()?, &want(SliceWant::Whole, &["sleep", "60"])).await;
+        let lease = renter.client.create_lease(&fresh_key()?, &want(slice(), &["sleep", "60"])).await;
         if let Ok(lease) = lease {
             for _ in 0..WAITS {
                 let (url, http, token) = (controller.url.clone(), at(120 + number)?, token.clone());
@@ -57,9 +56,12 @@ pub async fn set_upon(attackers: &mut JoinSet<()>, pool: &Pool, controller: &Con
         attackers.spawn(async move {
             loop {
                 if let Ok(key) = fresh_key() {
-                    let _ = renter.client.create_lease(&key, &loud).await;
+                    let asked = renter.client.create_lease(&key, &loud).await;
+                    if let Ok(lease) = asked {
+                        let _ = renter.client.wait(lease.id, LeaseState::Ended, PATIENCE).await;
+                    }
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::task::yield_now().await;
             }
         });
     }

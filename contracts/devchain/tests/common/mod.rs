@@ -1,5 +1,6 @@
 //! A node on a free port, a wallet, raw JSON over HTTP, and two contracts assembled by hand.
 #![allow(dead_code, missing_docs, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on should stop there")]
 
 use ethers_core::{
     types::{Address, Bytes, Eip1559TransactionRequest, H256, U256, transaction::eip2718::TypedTransaction},

@@ -250,8 +250,7 @@ async fn a_spec_beyond_the_limits_is_refused_before_the_chain_is_looked_at() {
 async fn words_that_would_forge_a_peers_file_or_a_terminal_are_refused_with_the_remedy() {
     let line = |spec: &mut NodeSpec| spec.address = "203.0.113.9:1 1\n0 attacker.example".into();
     let title = |spec: &mut NodeSpec| spec.region = "\u{1b}]0;owned\u{7}".into();
-    let changes: [(&dyn Fn(&mut NodeSpec), &str); 2] = [(&line, "--address HOST"), (&title, "printable")];
-    for (change, remedy) in changes {
+    for (change, remedy) in [(&line as &dyn Fn(&mut NodeSpec), "--address HOST"), (&title, "printable")] {
         let world = World::start().await;
         let mut lie = spec(world.key.node());
         change(&mut lie);

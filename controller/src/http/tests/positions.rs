@@ -15,7 +15,7 @@ const REFUSED: [&str; 7] = [
     "/log/long/{seq}",
     "/ipfs/{cid}/{*path}",
     "/v1/leases/{id}/outputs/{rank}",
-    "/v1/leases/{id}/outputs/{rank}/{*path}",
+    "/v1/leases/{id}/outputs/{rank}/{path}",
 ];
 /// Files that never change, and so depend on no state.
 const FOR_EVER: [&str; 4] =
@@ -24,7 +24,7 @@ const FOR_EVER: [&str; 4] =
 /// A path with something that is there for its parameters.
 fn filled(path: &str, lease: &str, cid: &str) -> String {
     let of = if path.starts_with("/v1/nodes/") { NODE.to_string() } else { lease.to_owned() };
-    let filled = path.replace("{id}", &of).replace("{cid}", cid).replace("{rank}", "0");
+    let filled = path.replace("{id}", &of).replace("{cid}", cid).replace("{rank}", "0").replace("{path}", "file");
     let filled = filled.replace("{level}", "0").replace("{index}", "000.p/1").replace("{seq}", "000");
     let filled = filled.replace("/log/{*path}", "/log/effects/000.p/1").replace("{*path}", "file");
     assert!(!filled.contains('{'), "{path}: say here what stands for its parameter");

@@ -39,9 +39,8 @@ pub(super) fn supervise(child: Pid, mut obey: impl FnMut(Signal)) -> i32 {
                 Err(_) => return FAILED,
             }
         }
-        match taken.wait() {
-            Ok(signal @ (STOP | END)) => obey(signal),
-            Ok(_) | Err(_) => {}
+        if let Ok(signal @ (STOP | END)) = taken.wait() {
+            obey(signal);
         }
     }
 }
