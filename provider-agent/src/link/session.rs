@@ -25,11 +25,9 @@ const STEP: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 /// Longest time that one message may take to leave.
 const SEND: Duration = Duration::from_secs(10);
-/// Log chunks sent before other things get their turn.
-const CHUNKS: usize = 16;
-/// So many turns of log chunks go before a report: what a member printed is there before its end, and a report is not held
-/// up by what others print.
-const TURNS_BEFORE_REPORT: usize = 4;
+/// Log chunks on their way that the controller has not answered. No more are sent meanwhile, so that a report waits behind
+/// half a MiB of what others print, and not behind all that the sockets between hold.
+const WINDOW: usize = 8;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -38,6 +36,8 @@ struct Session<'a> {
     wire: Wire,
     /// Reports up to here were sent or are acknowledged.
     sent: u64,
+    /// Log chunks that the controller owes an answer.
+    unanswered: usize,
     /// In which signatures count; known once the link is greeted.
     pool: Option<PoolId>,
 }
@@ -52,7 +52,7 @@ pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
     let (socket, _) = connected.map_err(|source| LinkError::Connect { url, source: Box::new(source) })?;
     let (sink, stream) = socket.split();
     let wire = Wire { sink, stream, came: VecDeque::new(), heard: Instant::now() };
-    let mut session = Session { link, wire, sent: 0, pool: None };
+    let mut session = Session { link, wire, sent: 0, unanswered: 0, pool: None };
     timeout(STEP * 2, session.greet()).await.map_err(|_| silent("finish the greeting"))??;
     (session.link.on_event)(Event::Linked);
     let following = session.pool.map(|pool| tokio::spawn(session.link.authority.clone().follow(pool)));
@@ -178,8 +178,11 @@ impl Session<'_> {
             ToAgent::LinesKept { lease, attempt, member, next, again } => {
                 let key = MemberKey { lease, attempt, member };
                 if again {
+                    // What was sent behind it gets no answer.
+                    self.unanswered = 0;
                     self.link.logs.refused(key, next);
                 } else {
+                    self.unanswered = self.unanswered.saturating_sub(1);
                     self.link.logs.acknowledge(key, next);
                 }
                 Ok(())
@@ -210,14 +213,11 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends what the log may not have yet. Log lines go first, so that a member's last line is there before its end.
+    /// Sends what the log may not have yet. Log lines go first, so that a member's last line is mostly there before its
+    /// end.
     async fn send_reports(&mut self) -> Result<(), LinkError> {
         for (seq, messages) in self.link.book.outbox().after(self.sent) {
-            for _ in 0..TURNS_BEFORE_REPORT {
-                if !self.send_logs().await? {
-                    break;
-                }
-            }
+            self.send_logs().await?;
             for message in &messages {
                 self.wire.send(message).await?;
             }
@@ -226,14 +226,18 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends a few log chunks; tells whether there were any.
-    async fn send_logs(&mut self) -> Result<bool, LinkError> {
-        let chunks = self.link.logs.take(CHUNKS);
-        let any = !chunks.is_empty();
-        for chunk in chunks {
+    /// Sends as many log chunks as the window has room for. An answer makes room, and wakes the link if there are more.
+    async fn send_logs(&mut self) -> Result<(), LinkError> {
+        let room = WINDOW.saturating_sub(self.unanswered);
+        if room == 0 {
+            return Ok(());
+        }
+        for chunk in self.link.logs.take(room) {
+            // Parts of a long record are answered together.
+            self.unanswered += usize::from(!chunk.more);
             self.wire.send(&ToController::Logs(chunk)).await?;
         }
-        Ok(any)
+        Ok(())
     }
 }
 

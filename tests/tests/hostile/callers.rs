@@ -8,6 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 
+/// Between two calls of one attacker: the way there and back of a stranger on a network.
+pub const BREATH: Duration = Duration::from_millis(10);
 /// Connections that say nothing, or half a header, at each of [`MUTE_ADDRESSES`].
 const MUTE: usize = 350;
 const MUTE_ADDRESSES: u8 = 4;
@@ -40,7 +42,7 @@ pub fn set_upon(attackers: &mut JoinSet<()>, address: &str) -> Result<()> {
                 let asked = http.post(&url).json(&serde_json::json!({ "name": "a stranger" })).send().await;
                 // A refused connection is tried again when the others had their turn.
                 let _ = asked;
-                tokio::task::yield_now().await;
+                tokio::time::sleep(BREATH).await;
             }
         });
     }

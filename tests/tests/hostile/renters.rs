@@ -10,7 +10,7 @@ use selion_tests::{Controller, PATIENCE, Pool, Renter, want};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::callers::at;
+use crate::callers::{BREATH, at};
 
 /// Accounts without a deposit.
 const PAUPERS: u8 = 10;
@@ -61,7 +61,7 @@ pub async fn set_upon(attackers: &mut JoinSet<()>, pool: &Pool, controller: &Con
                         let _ = renter.client.wait(lease.id, LeaseState::Ended, PATIENCE).await;
                     }
                 }
-                tokio::task::yield_now().await;
+                tokio::time::sleep(BREATH).await;
             }
         });
     }
@@ -71,7 +71,7 @@ pub async fn set_upon(attackers: &mut JoinSet<()>, pool: &Pool, controller: &Con
 async fn post(http: &reqwest::Client, url: &str, token: &str, body: &Value) {
     let key = fresh_key().unwrap_or_default();
     let _ = http.post(url).bearer_auth(token).header("Idempotency-Key", key).json(body).send().await;
-    tokio::task::yield_now().await;
+    tokio::time::sleep(BREATH).await;
 }
 
 /// 64 members, each with 16 names of models that nobody has, for a price of nothing.
@@ -108,6 +108,6 @@ async fn fills_the_store(renter: Renter, folder: std::path::PathBuf) {
         if let Ok(cid) = store.add_path(&path) {
             let _ = renter.client.put_block(&cid.to_string(), bytes.into()).await;
         }
-        tokio::task::yield_now().await;
+        tokio::time::sleep(BREATH).await;
     }
 }
