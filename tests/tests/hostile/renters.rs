@@ -36,7 +36,7 @@ pub async fn set_upon(attackers: &mut JoinSet<()>, pool: &Pool, controller: &Con
         let renter = Renter::funded(pool, &controller.url, &format!("poor-{number}"), POCKET_MONEY).await?;
         // One lease after the other, of what it pays for, that talks as much as it can.
         let slice = || SliceWant::Mig { profile: "1g.10gb".into() };
-        let mut loud = want(slice(), &["sh", "-c", "yes no | head -c 40000000"]);
+        let mut loud = want(slice(), &["sh", "-c", "yes no | head -c 4000000"]);
         loud.wait_ms = 1_000;
         let token = renter.client.bearer().await.context("a token")?;
         let lease = renter.client.create_lease(&fresh_key()?, &want(slice(), &["sleep", "60"])).await;
