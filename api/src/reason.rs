@@ -25,6 +25,8 @@ macro_rules! reasons {
         /// A reason. The number is its encoding and tells the party: 1xx renter, 2xx provider, 3xx pool, 4xx chain.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
+        // Each code is its variant in snake case; the description of the REST surface knows them by this.
+        #[cfg_attr(feature = "wire", serde(rename_all = "snake_case"))]
         #[repr(u16)]
         pub enum Reason {
             $(#[doc = $text] #[cfg_attr(feature = "wire", serde(rename = $code))] $variant = $number,)*

@@ -339,6 +339,7 @@ impl IntoResponse for Problem {
         }
         let (status, code, detail, suggestion, retryable) = self.parts();
         let body = serde_json::json!({
+            "type": format!("urn:selion:problem:{code}"),
             "title": status.canonical_reason(),
             "status": status.as_u16(),
             "code": code,

@@ -32,7 +32,7 @@ pub(in crate::http) async fn newest_head(State(app): State<App>) -> Result<Answe
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct EntryQuery {
     /// Number of the first entry.
-    #[param(default = 0)]
+    #[param(default = 0, maximum = 9_223_372_036_854_775_807_i64)]
     from: Option<u64>,
     /// Most entries.
     #[param(minimum = 1, maximum = 1000, default = 100)]
