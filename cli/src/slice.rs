@@ -38,7 +38,7 @@ pub fn slice(written: &str) -> Result<SliceWant, String> {
     Err(bad("it is neither a MIG profile, nor `whole`, nor a share"))
 }
 
-/// The text that [`slice`] reads.
+/// The text that [`slice()`] reads.
 pub fn show_want(want: &SliceWant) -> String {
     match want {
         SliceWant::Whole => "whole".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, path::PathBuf};
 
-/// Everything [`serve`](crate::serve) can fail with.
+/// Everything [`serve`](crate::serve()) can fail with.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The listen address is taken or not ours.

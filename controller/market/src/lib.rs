@@ -1,6 +1,6 @@
 //! The market: who gets what, and what it costs. One pure, total, deterministic function over one State.
 //!
-//! [`step`] sees no clock, file, network, thread, float or hash map: time arrives in the [`Stamp`], the world as
+//! [`step()`] sees no clock, file, network, thread, float or hash map: time arrives in the [`Stamp`], the world as
 //! [`State`], chance not at all. The controller, the audit and the simulator run this same crate.
 #![no_std]
 #![deny(clippy::float_arithmetic)]

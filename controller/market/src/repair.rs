@@ -1,6 +1,6 @@
 //! Repair in place: members of an active lease that were lost with their node get other places, while the others run on.
 //!
-//! A lost member is billed at once and its part of the reserve given back; the rank is noted in [`Broken`]. In the pass
+//! A lost member is billed at once and its part of the reserve given back; the rank is noted in [`Broken`](crate::state::Broken). In the pass
 //! such a lease comes first in its class, for all its lost ranks or none, for what is left of its time. The new members
 //! have the next number of a run, are prepared and started without the gang waiting for anybody, and are billed from
 //! their own `Running` on. Where no place is found in time, or one fails before it runs, the whole lease stops and waits

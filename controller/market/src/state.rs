@@ -1,4 +1,4 @@
-//! The whole world of the market. Only [`step`](crate::step) changes it; everybody else reads.
+//! The whole world of the market. Only [`step`](crate::step()) changes it; everybody else reads.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

@@ -1,6 +1,6 @@
 //! The REST surface: routes, who may call them, and the shape of every fault.
 //!
-//! [`router`] joins the endpoints of [`route`] with the layers of [`layers`]; [`openapi`] is made from the same
+//! [`router`] joins the endpoints of [`route`] with the layers of [`layers`]; [`openapi()`] is made from the same
 //! routes. Handlers parse, submit to the sequencer or read rows, and answer; none of them writes a lease. The state
 //! of all handlers is [`App`](crate::App), of which they use `config`, `pool`, `store`, `log`, `content`, `hub`,
 //! `secrets` ([`Secrets`]), `logins`, `origin`, `metrics` ([`Metrics`]) and `clock`.

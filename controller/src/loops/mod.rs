@@ -1,5 +1,5 @@
 //! What the controller does by itself: signs vouchers, anchors the log, claims, keeps its registration, answers
-//! accusations, and sends all of that from one outbox. Each loop compares what should be with what is; see [`drive`].
+//! accusations, and sends all of that from one outbox. Each loop compares what should be with what is; see [`drive()`].
 
 pub mod alive;
 pub mod anchors;

@@ -56,7 +56,7 @@ impl Turns {
     }
 }
 
-/// The tail of [`FetchError::NoSource`].
+/// The tail of [`super::FetchError::NoSource`].
 pub(super) struct Tried<'a>(pub &'a [(String, SourceError)], pub &'a [BadBlock]);
 
 impl fmt::Display for Tried<'_> {

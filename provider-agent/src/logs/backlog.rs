@@ -39,7 +39,7 @@ pub(super) struct Backlog {
     cursor: Cursor,
     /// The controller has the spool's records below this number.
     acked: u64,
-    /// The controller could not keep them; nothing is sent before [`Member::retry`].
+    /// The controller could not keep them; nothing is sent before [`Backlog::retry`].
     refused: bool,
     /// Nobody acknowledged anything for long: whoever prints does not wait.
     stalled: bool,

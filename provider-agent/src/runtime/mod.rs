@@ -1,6 +1,6 @@
 //! Running a renter's command apart from the machine.
 //!
-//! [`ProcessRuntime`] knows one sandbox, and how to do without if the owner says so. [`probe`] finds out by running it
+//! [`ProcessRuntime`] knows one sandbox, and how to do without if the owner says so. [`probe()`] finds out by running it
 //! whether it works here. The choice is made once and stated in the node's spec: a lease never runs in a weaker one.
 
 mod advice;

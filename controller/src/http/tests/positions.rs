@@ -8,7 +8,7 @@ use crate::mirror::{MirrorError, SourceError};
 
 /// Refused here: a switch to another protocol, figures for a renter, a transaction that nobody sent, an entry that fits its
 /// bundle, and a file where only blocks are given. What they answer names the state all the same.
-const REFUSED: [&str; 7] = [
+const REFUSED: [&str; 8] = [
     "/v1/link",
     "/metrics",
     "/v1/relay/{id}",
@@ -16,6 +16,7 @@ const REFUSED: [&str; 7] = [
     "/ipfs/{cid}/{*path}",
     "/v1/leases/{id}/outputs/{rank}",
     "/v1/leases/{id}/outputs/{rank}/{path}",
+    "/v1/leases/{id}/outputs/{rank}/{*path}",
 ];
 /// Files that never change, and so depend on no state.
 const FOR_EVER: [&str; 4] =
