@@ -329,7 +329,7 @@ pub struct Dataset {
     pub name: String,
     /// Size of all blocks in bytes.
     pub bytes: u64,
-    /// Blocks.
+    /// Blocks; 0 where they were not counted, as of what a lease left.
     pub blocks: u64,
     /// When it was added.
     pub added_ms: TimeMs,

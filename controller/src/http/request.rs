@@ -121,7 +121,7 @@ async fn tags(app: &App, renter: Account, mounts: &[DatasetMount]) -> Result<Vec
         }
         match dataset::get(&app.store.readers, renter, &mount.cid).await? {
             Some(known) => tags.push(known.tag),
-            None if output::is_of(&app.store.readers, renter, &mount.cid).await? => {
+            None if output::left_by(&app.store.readers, renter, &mount.cid).await?.is_some() => {
                 tags.push(app.secrets.dataset_tag(renter, &mount.cid));
             }
             None => {

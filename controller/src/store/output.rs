@@ -126,15 +126,15 @@ pub async fn of_leases(db: &SqlitePool, leases: &[LeaseId]) -> sqlx::Result<BTre
 }
 
 /// Whether `cid` is the root of outputs of `account` whose content is kept.
-pub async fn is_of(db: &SqlitePool, account: Account, cid: &str) -> sqlx::Result<bool> {
-    let found = sqlx::query(
-        "select 1 from output where renter = $1 and cid = $2 and state in ('kept', 'partial') and let_go = 0 limit 1",
+pub async fn left_by(db: &SqlitePool, account: Account, cid: &str) -> sqlx::Result<Option<Told>> {
+    let row = sqlx::query(
+        "select * from output where renter = $1 and cid = $2 and state in ('kept', 'partial') and let_go = 0 limit 1",
     )
     .bind(&account.0[..])
     .bind(cid)
     .fetch_optional(db)
     .await?;
-    Ok(found.is_some())
+    row.map(|row| read(&row)).transpose()
 }
 
 /// What run `attempt` of member `member` may go on from: the newest outputs of an earlier run, of its own rank or, where

@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use futures::StreamExt;
 use selion_api::Account;
+use selion_api::outputs::Outputs;
 use selion_api::rest::{Dataset, DatasetPage, NewDataset};
 use selion_dataplane::gateway::Uploader;
 use selion_dataplane::{AddRules, Cid, Limits, StoreError};
@@ -23,7 +24,7 @@ use crate::http::page::Page;
 use crate::http::request::parse_cid;
 use crate::http::secrets::random;
 use crate::http::storage;
-use crate::store::dataset;
+use crate::store::{dataset, output};
 
 /// Where uploads are gathered, below the data directory.
 pub(in crate::http) const UPLOADS: &str = "uploads";
@@ -183,7 +184,7 @@ pub(in crate::http) async fn list(
     Ok(Answer(DatasetPage { datasets, next_page_token }))
 }
 
-/// One dataset of the caller.
+/// One dataset of the caller, or what a lease of the caller left.
 #[utoipa::path(get, path = "/v1/datasets/{cid}", operation_id = "get_dataset", tag = "datasets", security(("bearer" = [])),
     params(("cid" = String, Path, description = "Root CID")),
     responses((status = 200, description = "The dataset", body = Dataset)))]
@@ -192,8 +193,22 @@ pub(in crate::http) async fn get(
     renter: Renter,
     Path(cid): Path<String>,
 ) -> Result<Answer<Dataset>, Problem> {
-    let found = dataset::get(&app.store.readers, renter.account, &cid).await?;
-    found.map(Answer).ok_or_else(|| Problem::NotFound("dataset", cid))
+    let (db, account) = (&app.store.readers, renter.account);
+    if let Some(found) = dataset::get(db, account, &cid).await? {
+        return Ok(Answer(found));
+    }
+    let Some(left) = output::left_by(db, account, &cid).await? else {
+        return Err(Problem::NotFound("dataset", cid));
+    };
+    let Outputs { lease, attempt, member, bytes, .. } = left.outputs;
+    Ok(Answer(Dataset {
+        tag: app.secrets.dataset_tag(account, &cid),
+        name: format!("what rank {member} of {lease} left in run {attempt}"),
+        bytes,
+        blocks: 0,
+        added_ms: left.told_ms,
+        cid,
+    }))
 }
 
 /// Takes a dataset from the caller's account. Leases that have it staged keep it; a lease that is still to stage it may

@@ -48,6 +48,9 @@ async fn what_a_lease_left_is_mounted_by_its_cid_or_by_its_lease() {
     let id = text(&lease, "id");
     let cid = pool.app.content.add_bytes(b"weights").unwrap().to_string();
     left(&pool, id, 1, OutputState::Kept, &cid).await;
+    let shown = pool.get(&pool.alice(), &format!("/v1/datasets/{cid}")).await;
+    assert_eq!(shown.status.as_u16(), 200, "a request that is signed names its tag: {}", shown.text());
+    assert_eq!(pool.get(&pool.bob(), &format!("/v1/datasets/{cid}")).await.status.as_u16(), 404);
     for (key, named) in [("by-cid", cid.clone()), ("by-lease", id.to_owned()), ("by-run", format!("{id}:1:0"))] {
         let mut body = want();
         body["datasets"] = json!([{"cid": named, "mount": "model"}]);
