@@ -125,7 +125,7 @@ pub async fn of_leases(db: &SqlitePool, leases: &[LeaseId]) -> sqlx::Result<BTre
     Ok(all)
 }
 
-/// Whether `cid` is the root of outputs of `account` whose content is kept.
+/// What a lease of `account` left at root `cid`, while its content is kept.
 pub async fn left_by(db: &SqlitePool, account: Account, cid: &str) -> sqlx::Result<Option<Told>> {
     let row = sqlx::query(
         "select * from output where renter = $1 and cid = $2 and state in ('kept', 'partial') and let_go = 0 limit 1",
@@ -311,12 +311,12 @@ mod tests {
     async fn content_is_let_go_when_its_time_is_over_and_is_no_dataset_then() {
         let (_dir, db) = open().await;
         put(&db, ME, NODE, &said(1, 0, Kept), TimeMs(10)).await.unwrap();
-        assert!(is_of(&db, ME, "cid-1-0").await.unwrap());
-        assert!(!is_of(&db, Account([3; 20]), "cid-1-0").await.unwrap());
+        assert!(left_by(&db, ME, "cid-1-0").await.unwrap().is_some());
+        assert!(left_by(&db, Account([3; 20]), "cid-1-0").await.unwrap().is_none());
         assert!(outlived(&db, TimeMs(10 + KEPT_MS), 9).await.unwrap().is_empty());
         let old = outlived(&db, TimeMs(11 + KEPT_MS), 9).await.unwrap();
         let_go(&db, &old[0].outputs).await.unwrap();
         assert!(outlived(&db, TimeMs(11 + KEPT_MS), 9).await.unwrap().is_empty());
-        assert!(!is_of(&db, ME, "cid-1-0").await.unwrap());
+        assert!(left_by(&db, ME, "cid-1-0").await.unwrap().is_none());
     }
 }
