@@ -1,7 +1,7 @@
 //! `selion up` and the renter's first commands, with the real binary: a pool out of nothing, stopped, started again.
 #![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -159,6 +159,96 @@ fn a_device_is_let_in_by_its_code_and_logs_out(home: &Path, url: &str) {
     assert_eq!(run(home, &["whoami"]).status.code(), Some(0), "the other login goes on");
 }
 
+/// The program on a terminal of its own, where somebody types `answer`; its exit code and all that was shown.
+fn on_a_terminal(home: &Path, words: &[&str], answer: &str) -> (Option<i32>, String) {
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let line = format!("'{}' {}", env!("CARGO_BIN_EXE_selion"), quoted.join(" "));
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("TERM", "xterm")
+        .current_dir(home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script starts");
+    let mut keys = script.stdin.take().expect("piped");
+    keys.write_all(answer.as_bytes()).expect("typed");
+    // The terminal hangs up when nobody is left to type.
+    let done = script.wait_with_output().expect("waited");
+    drop(keys);
+    (done.status.code(), String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+fn a_terminal_sees_how_much_is_sent(home: &Path) {
+    std::fs::write(home.join("more.bin"), vec![7; 3 << 20]).expect("written");
+    let (code, shown) = on_a_terminal(home, &["data", "add", "more.bin"], "");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("MiB sent"), "{shown}");
+}
+
+fn what_a_renter_moves_counts_when_the_command_ends(home: &Path) {
+    let account = || json(&run(home, &["account", "show", "--output", "json"]));
+    let number = |value: &Value| value.as_str().expect("an amount").parse::<u64>().expect("a number");
+    let does = |words: &[&str]| {
+        let done = run(home, words);
+        assert_eq!(done.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    let before = number(&account()["deposited"]);
+    let said = does(&["account", "deposit", "2.50", "--dev", "--wait"]);
+    assert!(said.contains("2.50 tokens deposited; it counts now"), "{said}");
+    assert_eq!(number(&account()["deposited"]), before + 2_500_000);
+    does(&["account", "thaw", "1", "--wait"]);
+    assert_eq!(number(&account()["thawing"]), 1_000_000);
+    let said = does(&["account", "thaw", "0", "--wait"]);
+    assert!(said.contains("nothing thaws any more") && !said.contains("1970"), "{said}");
+    assert_eq!(number(&account()["thawing"]), 0);
+}
+
+/// Every file of the pool that holds a secret, by its full name, asked for by a lease.
+fn a_lease_sees_no_key_of_the_pool(home: &Path) {
+    let data = home.join("d").canonicalize().expect("there");
+    let mut folders = vec![data.clone()];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let entry = entry.expect("readable");
+            match entry.file_type().expect("known") {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    let names: Vec<_> = files.iter().map(|file| file.to_str().expect("UTF-8")).collect();
+    for key in ["authority.key", "delegate.key", "renter.key", "chain/url"] {
+        assert!(names.iter().any(|name| name.ends_with(key)), "{key} is not where this test looks: {names:?}");
+    }
+    let secrets = names.iter().filter(|name| ["key", "url", ".db"].iter().any(|end| name.ends_with(end)));
+    let asked: Vec<_> = secrets.copied().chain([data.to_str().expect("UTF-8")]).collect();
+    let script = "for name; do [ ! -e \"$name\" ] || echo \"sees $name\"; done; echo looked at $#";
+    let done = run(home, &[&["run", "--slice", "1g.10gb", "--", "sh", "-c", script, "look"], &asked[..]].concat());
+    assert_eq!(String::from_utf8_lossy(&done.stdout), format!("looked at {}\n", asked.len()));
+}
+
+/// A second owner comes to the pool, reads its terms and says no.
+fn an_owner_is_asked_before_stake_is_locked(home: &Path, pool: &Pool) {
+    let text = |name: &str| pool.ready[name].as_str().expect("a text").to_owned();
+    let (rpc, at, controller) = (text("chain_rpc"), text("pool"), text("controller"));
+    let words = ["agent", "up", "--state-dir", "second", "--simulate", "H100 80GB", "--pool", &at];
+    let words = [&words[..], &["--controller", &controller, "--chain-rpc", &rpc]].concat();
+    let providers = || json(&run(home, &["registry", "--output", "json"]));
+    let before = providers();
+    let (code, shown) = on_a_terminal(home, &words, "n\n");
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("joining locks 1.00 tokens") && shown.contains("come back 3d after unbonding"), "{shown}");
+    assert!(shown.contains("lock them? [y/N]") && shown.contains("nothing was sent"), "{shown}");
+    assert_eq!(providers()["providers"], before["providers"]);
+}
+
 #[test]
 fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let home = tempfile::tempdir().expect("a folder");
@@ -175,6 +265,11 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     assert!(String::from_utf8_lossy(&hi.stderr).contains("oops"));
     let remote = run(home, &["run", "--slice", "1g.10gb", "--", "sh", "-c", "exit 42"]);
     assert_eq!(remote.status.code(), Some(42), "{}", String::from_utf8_lossy(&remote.stderr));
+
+    let typo = run(home, &["run", "--slice", "1g.10gb", "--", "pyhton3"]);
+    assert_eq!(typo.status.code(), Some(255), "{}", String::from_utf8_lossy(&typo.stderr));
+    let told = String::from_utf8_lossy(&typo.stderr);
+    assert!(told.contains("runtime_failed") && told.contains("check the program's name first"), "{told}");
 
     let dear = run(home, &["run", "--slice", "1g.10gb", "--max-rate", "0.000001", "--wait", "0s", "--", "true"]);
     assert_eq!(dear.status.code(), Some(255), "{}", String::from_utf8_lossy(&dear.stderr));
@@ -194,6 +289,16 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let got = run(home, &["data", "get", &output, "out"]);
     assert_eq!(got.status.code(), Some(0), "{}", String::from_utf8_lossy(&got.stderr));
     assert_eq!(std::fs::read_to_string(home.join("out/out.txt")).expect("there"), "some data\n");
+
+    let kept = json(&run(home, &["data", "add", "--cid", &output, "--name", "left", "--output", "json"]));
+    assert_eq!((&kept["cid"], &kept["name"]), (&output.as_str().into(), &"left".into()));
+    let all = json(&run(home, &["data", "list", "--output", "json"]));
+    assert!(all["datasets"].as_array().expect("a list").iter().any(|one| one["cid"] == output.as_str()), "{all}");
+
+    a_terminal_sees_how_much_is_sent(home);
+    what_a_renter_moves_counts_when_the_command_ends(home);
+    a_lease_sees_no_key_of_the_pool(home);
+    an_owner_is_asked_before_stake_is_locked(home, &pool);
 
     let url = pool.ready["controller"].as_str().expect("a URL").to_owned();
     a_key_does_what_its_scope_says_until_it_is_revoked(home);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use selion_dataplane::{Cid, Kubo, KuboError, Source, Store, fetch};
+use tokio::task::JoinHandle;
 
 /// The operator's Kubo, if there is one; cheap to clone. The pool works the same without it.
 #[derive(Clone)]
@@ -35,15 +36,48 @@ impl Ipfs {
         }
     }
 
-    /// Pins `root` in Kubo too, in the background, if datasets are to be public. A failure is told and costs nothing: the pool has the blocks.
-    pub fn share(&self, root: Cid) {
-        let Some(kubo) = self.kubo.clone().filter(|_| self.publish) else { return };
+    /// Pins `root` in Kubo too, in the background, if datasets are to be public; `None` if they are not. A failure is told
+    /// and costs nothing: the pool has the blocks.
+    pub fn share(&self, root: Cid) -> Option<JoinHandle<()>> {
+        let kubo = self.kubo.clone().filter(|_| self.publish)?;
         let content = self.content.clone();
-        tokio::spawn(async move {
+        Some(tokio::spawn(async move {
             match kubo.import(&content, &root).await {
                 Ok(pushed) => tracing::info!(%root, blocks = pushed.sent_blocks, "pinned in Kubo"),
                 Err(error) => tracing::warn!(%root, %error, "not pinned in Kubo"),
             }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dataset_is_published_only_if_the_operator_says_so() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let kubo = Router::new().fallback(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            async { "{}" }
         });
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, kubo).await });
+
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("in.txt"), "private").unwrap();
+        let content = Store::open(dir.path().join("content")).unwrap();
+        let root = content.add_path(dir.path().join("in.txt")).unwrap();
+        let ipfs = |publish| Ipfs::new(content.clone(), Some(&url), publish).unwrap();
+        assert!(ipfs(false).share(root).is_none());
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+        ipfs(true).share(root).unwrap().await.unwrap();
+        assert!(asked.load(Ordering::SeqCst) > 0);
     }
 }

@@ -45,6 +45,7 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         created_ms: lease.created,
         since_ms: lease.since,
         deadline_ms: lease.deadline,
+        taken_back_ms: lease.notice.map(|notice| notice.by),
         reserved: lease.reserved,
         amount: Amount(past + if counted { 0 } else { run }),
         signed: lease.signed,

@@ -28,6 +28,7 @@ use crate::ipfs::Ipfs;
 use crate::keys::{KeyError, Keys};
 use crate::loops::chain::AuthoritySender;
 use crate::loops::court::Accused;
+use crate::loops::vouchers::{self, Office};
 use crate::loops::{self, Loops};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
 use crate::mirror::{self, Finality, Mirror, SourceError};
@@ -147,6 +148,11 @@ pub async fn run(
         clock: wall_clock,
     };
     let (log, writer) = Sequencer::start(parts, core.clone()).await?;
+    let office = Office { fence: log.position().fence, authority: keys.authority(), delegate: keys.delegate() };
+    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due));
+    let on_chain =
+        loops::kept::OnChain { chain_id: terms.id.chain_id, vault: terms.pool.at.vault, anchored: terms.anchor.size };
+    loops::kept::check(&store, &office, &on_chain, judge).await.map_err(StoreError::Sql)?;
     let links = agents::Parts {
         log: log.clone(),
         store: store.clone(),

@@ -314,6 +314,10 @@ pub struct Lease {
     pub since_ms: TimeMs,
     /// When this state ends by itself; absent once ended.
     pub deadline_ms: Option<TimeMs>,
+    /// When the owner of a GPU under it takes that back, and the lease is stopped if it still runs; absent where nobody
+    /// does.
+    #[serde(default)]
+    pub taken_back_ms: Option<TimeMs>,
     /// Deposit kept for it.
     pub reserved: Amount,
     /// Bill so far, all attempts.

@@ -32,7 +32,7 @@ pub enum Command {
     },
     /// Lets the pool's controller sign vouchers for what you use, up to a cap
     Grant {
-        /// At most this much in all
+        /// At most this much from now on
         #[arg(value_parser = unit::amount, allow_negative_numbers = true)]
         cap: Amount,
         /// For use within this time from now

@@ -51,6 +51,10 @@ pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
     if let Some(deadline) = lease.deadline_ms.filter(|_| lease.waiting.is_none()) {
         text.push_str(&format!("this state ends by itself at {}\n", show_when(deadline, now)));
     }
+    if let Some(by) = lease.taken_back_ms {
+        let by = show_when(by, now);
+        text.push_str(&format!("an owner takes the GPU back: what still runs at {by} is stopped\n"));
+    }
     let signed = if lease.signed { "" } else { "; not signed by the account" };
     text.push_str(&format!(
         "cost {} tokens, {} reserved{signed}\n",
@@ -268,6 +272,18 @@ mod tests {
         assert!(text.contains("(in 58m00s)") && text.contains("about 0.233333 tokens so far"), "{text}");
         let late = detail(Output::new(Format::Table), &lease(), TimeMs(u64::MAX));
         assert!(late.contains("about 7.00 tokens so far"), "never above what is reserved: {late}");
+    }
+
+    #[test]
+    fn an_owner_who_takes_the_gpu_back_is_told_before_it_happens() {
+        let told =
+            |taken_back_ms| detail(Output::new(Format::Table), &Lease { taken_back_ms, ..lease() }, TimeMs(1_132_000));
+        assert!(!told(None).contains("takes the GPU back"));
+        let text = told(Some(TimeMs(1_732_000)));
+        assert!(
+            text.contains("an owner takes the GPU back: what still runs at") && text.contains("(in 10m00s)"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -267,7 +267,7 @@ impl Step<'_> {
             return Err(Reason::NotAssigned);
         };
         let (cap_ms, time_ms) = (lease.billable_cap_ms(member, at, &self.state.policy), lease.time_of_ms(member));
-        let begun = has_begun(state, member);
+        let (begun, ran) = (has_begun(state, member), member.progress == Progress::Running);
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
         };
@@ -331,6 +331,9 @@ impl Step<'_> {
                 self.gone(id, rank);
                 if repaired {
                     self.end_lost(id);
+                } else if ran && reason == Reason::RuntimeFailed {
+                    // Its agent ended under the command, and was back before the node counted as lost.
+                    self.lose(id, &BTreeSet::from([rank]));
                 } else {
                     self.end(id, reason, false);
                 }

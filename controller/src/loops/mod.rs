@@ -7,6 +7,7 @@ pub mod chain;
 pub mod claims;
 pub mod court;
 mod drive;
+pub mod kept;
 #[cfg(test)]
 mod live;
 pub mod outbox;

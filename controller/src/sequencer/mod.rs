@@ -183,6 +183,14 @@ impl Sequencer {
         let opened = Input::Opened { delegate: parts.delegate, policy: parts.policy.clone() };
         let (loaded, levels) = load::load(&parts.store).await?;
         load::check_rows(&parts.store, loaded.state.next_seq).await?;
+        let before = loaded.state.delegate;
+        if loaded.state.next_seq > 1 && before != parts.delegate {
+            tracing::warn!(
+                %before, now = %parts.delegate,
+                "the delegate key is not the one that renters granted: no voucher can be signed for them until they \
+                 grant the new one. Restore delegate.key if you have it"
+            );
+        }
         let (jobs, inbox) = mpsc::channel(4096);
         let (batches, _) = broadcast::channel(4096);
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;

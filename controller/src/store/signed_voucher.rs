@@ -145,6 +145,20 @@ pub async fn put(db: &SqlitePool, voucher: &SignedVoucher, now: TimeMs) -> sqlx:
     Ok(done.rows_affected() == 1)
 }
 
+/// Removes the pair's voucher, as one that was altered.
+///
+/// # Errors
+///
+/// When SQLite fails.
+pub async fn remove(db: &SqlitePool, renter: Account, provider: Account) -> sqlx::Result<()> {
+    sqlx::query("delete from signed_voucher where renter = ?1 and provider = ?2")
+        .bind(&renter.0[..])
+        .bind(&provider.0[..])
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
 /// The provider's agent stored the renter's voucher up to `cumulative`.
 ///
 /// # Errors
@@ -252,5 +266,30 @@ mod tests {
         assert_eq!(every(db).await.unwrap()[0].delivered, Amount(10));
         assert!(put(db, &voucher(10, 2), TimeMs(6)).await.unwrap());
         assert_eq!(every(db).await.unwrap()[0].delivered, Amount(0));
+    }
+
+    #[tokio::test]
+    async fn an_accounts_vouchers_are_read_page_by_page_and_nobody_elses() {
+        let (_dir, store) = store().await;
+        let db = &store.writer;
+        let of = |renter: u8, provider: u8| SignedVoucher {
+            renter: Account([renter; 20]),
+            provider: Account([provider; 20]),
+            ..voucher(10, 1)
+        };
+        let pairs = [(1, 2), (1, 3), (3, 1), (4, 5), (5, 4), (9, 1)];
+        for (renter, provider) in pairs {
+            put(db, &of(renter, provider), TimeMs(5)).await.unwrap();
+        }
+        let mut read = Vec::new();
+        let mut after = None;
+        loop {
+            let page = of_account(db, Account([1; 20]), 3, after).await.unwrap();
+            assert!(page.len() <= 3);
+            let Some(last) = page.last() else { break };
+            after = Some((last.voucher.renter, last.voucher.provider));
+            read.extend(page.iter().map(|kept| (kept.voucher.renter.0[0], kept.voucher.provider.0[0])));
+        }
+        assert_eq!(read, [(1, 2), (1, 3), (3, 1), (9, 1)]);
     }
 }

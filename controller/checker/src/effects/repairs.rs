@@ -3,9 +3,9 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use selion_api::LeaseId;
 use selion_api::agent::MemberEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Within};
+use selion_api::{LeaseId, Reason};
 use selion_market::Input;
 
 use super::bills::{cost_of, reserve_of};
@@ -16,23 +16,25 @@ use crate::fleet::{Guest, Look, Place, Run};
 use crate::leases::{Lease, Stand};
 
 impl Entry<'_> {
-    /// A member that was lost with the node of this entry; it is billed here if it ran, and what was kept for the rest of
-    /// its time is not kept any more.
+    /// A member that was lost with the node of this entry, or with its agent, by the agent's own word; it is billed here if
+    /// it ran, and what was kept for the rest of its time is not kept any more.
     pub(super) fn broken(&mut self, run: Run) {
         let (id, _, rank) = run;
         let now = self.book.now;
-        let lost = matches!(self.input, Input::Lost { .. }) && self.freed.contains(&run);
+        let (is_lost, is_interrupted) = (matches!(self.input, Input::Lost { .. }), self.is_interrupted(run));
         let Some(lease) = self.book.leases.get_mut(&id).filter(|lease| lease.runs(run)) else {
             return self.tell(Some(id), holds(Rule::Repair, false));
         };
         let (renter, rest_ms) = (lease.request.renter, lease.rest_ms(now));
         let asked = lease.request.on_node_loss == OnNodeLoss::Repair && lease.request.within != Within::Node;
-        let may = lost && asked && lease.state == LeaseState::Active;
+        let (may, freed) = (asked && lease.state == LeaseState::Active, self.freed.contains(&run));
         let Some(part) = lease.parts.get_mut(usize::from(rank)) else {
             return;
         };
         part.stand = Stand::Lost;
-        if part.since.is_some() {
+        let ran = part.since.is_some();
+        let lost = freed && (is_lost || is_interrupted && ran);
+        if ran {
             self.unbilled.insert(run);
         }
         let rest = cost_of(part.rate.0, rest_ms).min(lease.kept);
@@ -41,8 +43,17 @@ impl Entry<'_> {
         self.book.broken.insert(id);
         let purse = self.book.money.purse(renter);
         purse.runs = purse.runs.saturating_sub(rest);
-        self.tell(Some(id), holds(Rule::Repair, may));
+        self.tell(Some(id), holds(Rule::Repair, may && lost));
         self.tell(Some(id), within(Rule::Repair, needs, runs as u64));
+    }
+
+    /// Whether the entry's report says that the agent did not outlive this run: it failed, and not for what the agent could
+    /// not make or fetch, nor for its owner.
+    fn is_interrupted(&self, run: Run) -> bool {
+        let Input::Report(signed) = self.input else { return false };
+        let MemberEvent::Failed { reason } = signed.report.event else { return false };
+        let otherwise = matches!(reason, Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed);
+        run_of(&signed.report) == run && !otherwise
     }
 
     /// Lost members get other places, all of them, with the next number of a run.

@@ -69,6 +69,22 @@ fn an_honest_repair_is_not_found_fault_with() {
 }
 
 #[test]
+fn a_member_is_lost_by_its_agents_own_word_only_if_that_is_what_the_agent_said() {
+    let (mut pool, id) = broken(4, gang(2, OnNodeLoss::Repair), &[]);
+    pool.report(id, 1, MemberEvent::Failed { reason: Reason::RuntimeFailed }, 60_000);
+    let tape = Tape::of(&pool);
+    assert_eq!(tape.findings(), []);
+    let (entry, _) = tape.find(breaks);
+    for reason in [Reason::StagingFailed, Reason::SliceFailed, Reason::OwnerReclaimed] {
+        let mut lie = tape.clone();
+        if let Input::Report(signed) = &mut lie.0[entry].input {
+            signed.report.event = MemberEvent::Failed { reason };
+        }
+        lie.caught(Rule::Repair, entry);
+    }
+}
+
+#[test]
 fn a_repair_of_what_was_not_lost_is_seen() {
     let (pool, id) = broken(4, gang(2, OnNodeLoss::Repair), &[]);
     let lost = Effect::Broken { lease: id, attempt: 1, member: 1 };

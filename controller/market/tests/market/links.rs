@@ -1,11 +1,11 @@
 //! Reports: only of the right node, run, slot, number and fence.
 
 use selion_api::agent::{MemberEvent, Phase};
-use selion_api::lease::LeaseState;
-use selion_api::{NodeId, NodeSpec, Reason, SliceWant, Slot};
+use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss};
+use selion_api::{Amount, NodeId, NodeSpec, Reason, SliceWant, Slot};
 use selion_market::{Answer, Input, Outcome};
 
-use crate::pool::{HOUR, Pool, a100, ask, gpu_id, mig, node_id, renter, spec};
+use crate::pool::{HOUR, Pool, TOKEN, a100, ask, gpu_id, mig, node_id, renter, spec};
 
 fn refused(outcome: Outcome) -> Reason {
     match outcome.answer {
@@ -178,4 +178,50 @@ fn what_an_agent_cannot_make_ends_the_lease_with_its_reason() {
         pool.report(id, 0, MemberEvent::Failed { reason: said }, 0);
         assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(told)));
     }
+}
+
+/// An agent that ended under a command and was back at once.
+const INTERRUPTED: MemberEvent = MemberEvent::Failed { reason: Reason::RuntimeFailed };
+
+#[test]
+fn a_command_that_its_agent_did_not_outlive_is_lost_with_it_and_runs_again_if_that_was_asked_for() {
+    let interrupted = |asked| {
+        let mut pool = Pool::small();
+        let id = pool.lease(LeaseRequest { on_node_loss: asked, ..ask(renter(1), &[SliceWant::Whole]) });
+        pool.run_up(id);
+        pool.now += 30_000;
+        pool.report(id, 0, INTERRUPTED, 20_000);
+        pool.get(id).clone()
+    };
+    let ended = interrupted(OnNodeLoss::End);
+    assert_eq!((ended.state, ended.reason), (LeaseState::Ended, Some(Reason::NodeLost)));
+    assert_eq!(ended.members[0].billable_ms, 20_000);
+    let again = interrupted(OnNodeLoss::Requeue);
+    assert_eq!((again.state, again.attempt), (LeaseState::Held, 2));
+    assert_eq!(again.past, [(1, Reason::NodeLost, Amount(TOKEN * 20_000 / HOUR))]);
+}
+
+#[test]
+fn a_program_that_is_not_there_fails_the_lease_however_it_was_asked_for() {
+    let mut pool = Pool::small();
+    let asked = LeaseRequest { on_node_loss: OnNodeLoss::Requeue, ..ask(renter(1), &[SliceWant::Whole]) };
+    let id = pool.lease(asked);
+    pool.all(id, &MemberEvent::Accepted);
+    pool.all(id, &MemberEvent::Ready);
+    pool.report(id, 0, INTERRUPTED, 0);
+    assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(Reason::RuntimeFailed)));
+}
+
+#[test]
+fn a_gang_under_repair_keeps_running_where_one_of_its_agents_ended() {
+    let mut pool = Pool::small();
+    pool.node(spec(2, vec![a100(2, 0)]));
+    pool.node(spec(3, vec![a100(3, 0)]));
+    let asked = ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]);
+    let id = pool.lease(LeaseRequest { on_node_loss: OnNodeLoss::Repair, min_members: 1, ..asked });
+    pool.run_up(id);
+    pool.now += 1_000;
+    pool.report(id, 1, INTERRUPTED, 1_000);
+    assert_eq!(pool.state_of(id), LeaseState::Active);
+    assert!(pool.get(id).broken.is_some());
 }

@@ -244,6 +244,11 @@ async fn the_owner_takes_a_gpu_back_and_what_is_there_is_stopped_until_he_resume
     assert_eq!((&resumed["reclaimed"], &resumed["schedulable"]), (&json!([]), &json!(true)));
     assert!(offers().await > 0);
     let lease = id(&pool.lease(&alice, "k").await);
+    let taken_back =
+        || async { pool.get(&alice, &format!("/v1/leases/{lease}")).await.json()["taken_back_ms"].clone() };
+    assert_eq!(taken_back().await, json!(null));
+    reclaim(json!({ "gpu": gpu, "notice_ms": 3_600_000 })).await;
+    assert_eq!(taken_back().await, json!(NOW.0 + 3_600_000));
     let told = reclaim(json!({})).await.json();
     assert_eq!((&told["reason"], &told["schedulable"]), (&json!("owner_reclaimed"), &json!(false)));
     let stopped = pool.get(&alice, &format!("/v1/leases/{lease}")).await.json();

@@ -170,6 +170,25 @@ async fn a_pool_without_its_first_block_is_alive_but_not_ready() {
 }
 
 #[tokio::test]
+async fn a_log_that_cannot_be_written_is_told_until_it_can() {
+    let (_dir, pool) = pool().await;
+    let run = async |sql| sqlx::query(sql).execute(&pool.app.store.writer).await.unwrap();
+    assert_eq!(pool.get("", "/readyz").await.status.as_u16(), 200);
+    run("create trigger full before insert on entry begin select raise(abort, 'disk is full'); end").await;
+    let (alice, body) = (pool.alice(), want());
+    let refused = pool.post(&alice, "/v1/leases", &[("idempotency-key", "k")], &body).await;
+    assert_eq!(refused.status.as_u16(), 503, "{}", refused.text());
+    let ready = pool.get("", "/readyz").await;
+    assert_eq!(ready.status.as_u16(), 503);
+    assert!(ready.json()["status"].as_str().unwrap().contains("the disk may be full"), "{}", ready.text());
+    assert_eq!(pool.get(&alice, "/v1/leases").await.status.as_u16(), 200, "what is there can be read");
+    run("drop trigger full").await;
+    pool.app.log.watch_writable().wait_for(Option::is_none).await.unwrap();
+    assert_eq!(pool.get("", "/readyz").await.status.as_u16(), 200);
+    assert_eq!(pool.post(&alice, "/v1/leases", &[("idempotency-key", "k")], &body).await.status.as_u16(), 201);
+}
+
+#[tokio::test]
 async fn a_database_that_fails_is_an_internal_problem_without_its_text() {
     let (_dir, pool) = pool().await;
     pool.app.store.readers.close().await;

@@ -1,0 +1,85 @@
+//! The renter's page begins with a real job. It is done here as it stands there, and loses its node on the way.
+#![expect(clippy::expect_used, reason = "a test that cannot go on says why")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const PAGE: &str = include_str!("../../docs/renter.md");
+
+/// The shell commands of one section of the page, in order.
+fn commands(title: &str) -> String {
+    let section = PAGE.split_once(&format!("\n## {title}\n")).expect("the section is there").1;
+    let section = section.split_once("\n## ").map_or(section, |(this, _)| this);
+    let blocks = section.split("\n```sh\n").skip(1).map(|rest| rest.split_once("\n```").expect("closed").0);
+    blocks.collect::<Vec<_>>().join("\n")
+}
+
+fn in_home(home: &Path, program: &str) -> Command {
+    let programs = Path::new(env!("CARGO_BIN_EXE_selion")).parent().expect("a folder");
+    let mut command = Command::new(program);
+    command.env_clear().env("HOME", home).env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+    command.current_dir(home).stdout(Stdio::piped());
+    command
+}
+
+fn lines(process: &mut Child) -> impl Iterator<Item = String> + use<> {
+    let stdout = process.stdout.take().expect("piped");
+    BufReader::new(stdout).lines().map(|line| line.expect("readable"))
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).expect("signalled");
+}
+
+/// A pool; dropping stops it.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            signal(self.0.id(), Signal::SIGINT);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+#[test]
+fn the_first_job_of_the_renters_page_is_done_though_its_agent_is_killed() {
+    let home = tempfile::tempdir().expect("a folder");
+    let home = home.path();
+    let mut up = in_home(home, "selion");
+    up.args(["up", "-o", "json", "--listen", "127.0.0.1:0", "--chain-listen", "127.0.0.1:0"]);
+    let mut up = Up(up.args(["--simulate", "H100 80GB"]).spawn().expect("the binary starts"));
+    let mut says = lines(&mut up.0);
+    let ready = says.next().expect("a line");
+    let ready: Value = serde_json::from_str(&ready).expect("a line of JSON");
+    let agent = ready["ready"]["pids"]["agent"].as_u64().expect("a pid");
+
+    let script = format!("set -eu\n{}", commands("A real job, end to end"));
+    let mut job = in_home(home, "bash").args(["-c", &script]).spawn().expect("bash starts");
+    let mut said = Vec::new();
+    for line in lines(&mut job) {
+        if line.starts_with("step 40 ") {
+            signal(agent.try_into().expect("a pid"), Signal::SIGKILL);
+        }
+        said.push(line);
+    }
+    let shown = said.join("\n");
+    assert_eq!(job.wait().expect("waited").code(), Some(0), "{shown}");
+    let resumed = said.iter().find_map(|line| line.strip_prefix("going on from step ")).expect("a second run");
+    assert!(resumed.parse::<u32>().expect("a number") >= 40, "{shown}");
+    assert!(shown.contains("run 1 ended: node_lost"), "{shown}");
+    let model: Value = serde_json::from_str(said.last().expect("a line")).expect("the model");
+    assert_eq!(model["step"], 100);
+    let near = |name: &str, to: f64| (model[name].as_f64().expect("a number") - to).abs() < 0.001;
+    assert!(near("slope", 3.0) && near("offset", 2.0), "{model}");
+
+    assert!(says.next().expect("a line").contains("restarted"));
+    signal(up.0.id(), Signal::SIGINT);
+    assert_eq!(up.0.wait().expect("waited").code(), Some(0));
+}
