@@ -47,15 +47,20 @@ fn cannot(error: impl std::fmt::Display) -> CoreError {
 }
 
 impl Parts {
-    /// Keeps the content under `root` for the lease. False if it is not here.
+    /// Keeps the content under `root` for the lease. False if not all of it is here.
     async fn pin(&self, lease: LeaseId, root: Cid) -> Result<bool, CoreError> {
         let content = self.content.clone();
-        let pinned = tokio::task::spawn_blocking(move || content.pin(&output::pin_owner(lease), &root)).await;
-        match pinned.map_err(cannot)? {
-            Ok(()) => Ok(true),
-            Err(StoreError::Missing { .. }) => Ok(false),
-            Err(error) => Err(cannot(error)),
-        }
+        let pinned = tokio::task::spawn_blocking(move || pin_whole(&content, &output::pin_owner(lease), &root)).await;
+        pinned.map_err(cannot)?.map_err(cannot)
+    }
+}
+
+/// Pins what is whole here, and nothing else: a node may say that it sent all.
+fn pin_whole(content: &Content, owner: &str, root: &Cid) -> Result<bool, StoreError> {
+    match content.pin(owner, root) {
+        Ok(false) => content.unpin(owner, root).map(|_| false),
+        Err(StoreError::Missing { .. }) => Ok(false),
+        other => other,
     }
 }
 
@@ -106,7 +111,6 @@ impl Core for Parts {
     async fn keep_outputs(&self, node: NodeId, renter: Account, said: &Outputs) -> Result<bool, CoreError> {
         let root = said.cid.as_ref().and_then(|cid| cid.parse::<Cid>().ok());
         if let Some(root) = root.filter(|_| said.state.is_readable()) {
-            // The root is sent last, so the rest is here too.
             if !self.pin(said.lease, root).await? {
                 return Ok(false);
             }
@@ -163,5 +167,31 @@ impl Core for Parts {
 
     fn contradicted(&self, claim: Claim) {
         (self.on_claim)(claim);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_kept_once_all_their_blocks_are_here_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("left");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("model"), "weights").unwrap();
+        let node = Content::open(dir.path().join("node")).unwrap();
+        let root = node.add_path(&folder).unwrap();
+        let pool = Content::open(dir.path().join("pool")).unwrap();
+        let send = |cid: &Cid| pool.put(cid, &node.get(cid).unwrap()).unwrap();
+        assert!(!pin_whole(&pool, "lease-1", &root).unwrap());
+        send(&root);
+        assert!(!pin_whole(&pool, "lease-1", &root).unwrap());
+        assert_eq!(pool.list().unwrap(), []);
+        for cid in node.blocks(&root, &selion_dataplane::Limits::default()).unwrap() {
+            send(&cid);
+        }
+        assert!(pin_whole(&pool, "lease-1", &root).unwrap());
+        assert_eq!(pool.list().unwrap().len(), 1);
     }
 }

@@ -23,13 +23,13 @@ pub struct Pin {
 
 impl Store {
     /// Records, for good, that `owner` wants `root`; what it reaches is for good, too, and is charged to him from now
-    /// on. Again is the same as once.
+    /// on. Again is the same as once. `false` if something of it is not here yet, or it is beyond [`Limits::default`].
     ///
     /// # Errors
     ///
     /// [`StoreError::Missing`] if the root block is not here; [`StoreError::BadOwner`]; [`StoreError::Full`];
     /// [`StoreError::Io`].
-    pub fn pin(&self, owner: &str, root: &Cid) -> Result<(), StoreError> {
+    pub fn pin(&self, owner: &str, root: &Cid) -> Result<bool, StoreError> {
         let folder = self.owner_folder(owner)?;
         {
             let _gate = self.inner.gate.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -46,14 +46,15 @@ impl Store {
         let seen = Walk::new(self, *root, &Limits::default(), &Stop::default(), Leaves::Look)
             .measure(&mut |cid| blocks.extend([digest(cid)]));
         // A pin of what is not whole here yet is one all the same; its bytes are loose until it is pinned again.
-        if let Ok(stat) = seen {
+        if let Ok(stat) = &seen {
             let path = folder.join(root.to_string());
             fs::write(&path, stat.stored.to_string()).at(&path)?;
             self.pinned_now(owner, &blocks)?;
         }
         self.sync()?;
         sync_dir(&folder)?;
-        sync_dir(&self.inner.pins)
+        sync_dir(&self.inner.pins)?;
+        Ok(seen.is_ok())
     }
 
     /// [`pin`](Self::pin) of what is whole here, good, within `limits` and, with what `owner` has pinned besides,
