@@ -19,7 +19,7 @@ use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, TimeMs};
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
-pub const LINK_VERSION: u16 = 2;
+pub const LINK_VERSION: u16 = 3;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
 /// A node that was silent for this long is lost, in milliseconds.
@@ -144,6 +144,8 @@ pub struct Hello {
     pub head: Option<SignedHead>,
     /// Sequence number of the last report it made; 0 if none.
     pub last_seq: u64,
+    /// Random, another one for each start of the agent: two lives at once are two agents with one key.
+    pub life: Hash32,
 }
 
 /// The bytes of a [`Hello`] with the node key's signature over `signing_digest(pool, "hello", &hello)`.
@@ -553,7 +555,8 @@ pub enum ToAgent {
         nonce: Hash32,
     } = 9,
     /// What was last said of these outputs is down, or never will be (the node did not hold the member): of a final
-    /// state the agent need say nothing more.
+    /// state the agent need say nothing more. `Uploading`, where a final state was said, means that not all of it is
+    /// here: the agent sends what is missing, and says so again.
     OutputsHeard {
         /// The lease.
         lease: LeaseId,
@@ -561,7 +564,7 @@ pub enum ToAgent {
         attempt: u32,
         /// Rank of the member.
         member: u16,
-        /// The state that was said.
+        /// The state that is down.
         state: OutputState,
     } = 10,
 }

@@ -177,11 +177,16 @@ pub async fn run(
     let logs = Logs::open(&logs)
         .map_err(|source| AgentError::System { what: format!("open the logs at {}", logs.display()), source })?;
     let unlink = CancellationToken::new();
+    let life = crate::link::random().map_err(|error| AgentError::System {
+        what: "get random bytes".into(),
+        source: std::io::Error::other(error),
+    })?;
     let link = Link {
         url: config.controller.clone(),
         pool: config.pool,
         authority: Authority::new(config.chain_rpc.clone()),
         spec: node.spec.clone(),
+        life,
         book: Arc::clone(&node.book),
         logs: logs.clone(),
         token: token_in,

@@ -162,8 +162,8 @@ impl Linked {
         }
     }
 
-    /// The last word on outputs, confirmed.
-    async fn last_word(&mut self) -> Outputs {
+    /// The last word on outputs, not answered.
+    async fn next_final(&mut self) -> Outputs {
         let waiting = async {
             loop {
                 if let Some(said) = self.said.pop().filter(|said| said.state.is_final()) {
@@ -174,7 +174,12 @@ impl Linked {
                 }
             }
         };
-        let said = timeout(PATIENCE, waiting).await.unwrap();
+        timeout(PATIENCE, waiting).await.unwrap()
+    }
+
+    /// The last word on outputs, confirmed.
+    async fn last_word(&mut self) -> Outputs {
+        let said = self.next_final().await;
         let Outputs { lease, attempt, member, state, .. } = said;
         self.send(ToAgent::OutputsHeard { lease, attempt, member, state }).await;
         said
@@ -248,6 +253,35 @@ async fn the_end_does_not_wait_for_the_upload_which_goes_on_after_a_kill() {
     let mut link = controller.greet(end.seq).await;
     let kept = link.last_word().await;
     assert_eq!((kept.state, &kept.cid, kept.files), (OutputState::Kept, &told.cid, 1));
+    assert_eq!(controller.text(&kept, "model"), "weights\n");
+    until(|| controller.shelf() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_pool_misses_is_sent_again() {
+    let mut controller = Controller::start().await;
+    let _agent = controller.agent();
+    let mut link = controller.greet(0).await;
+    let member = link.assignment(1, "echo weights > $SELION_OUTPUT_DIR/model");
+    link.run(&member).await;
+    let end = link.report().await;
+    link.send(ToAgent::Ack { seq: end.seq }).await;
+    let said = link.next_final().await;
+    // Collected there, before the word came.
+    let root = said.cid.as_ref().unwrap().parse().unwrap();
+    let blocks = controller.store.blocks(&root, &selion_dataplane::Limits::default()).unwrap();
+    let lost = *blocks.iter().find(|cid| controller.store.get(cid).unwrap().ends_with(b"weights\n")).unwrap();
+    let name: String = lost.hash().digest().iter().map(|byte| format!("{byte:02x}")).collect();
+    let stored = format!("content/blocks/{}/1220{name}", &name[62..]);
+    std::fs::remove_file(controller.dir.path().join(stored)).unwrap();
+    assert!(!controller.store.has(&lost));
+    let Outputs { lease, attempt, member, .. } = said;
+    while !controller.store.has(&lost) {
+        link.send(ToAgent::OutputsHeard { lease, attempt, member, state: OutputState::Uploading }).await;
+        link.next_final().await;
+    }
+    let kept = link.last_word().await;
+    assert_eq!((kept.state, &kept.cid), (OutputState::Kept, &said.cid));
     assert_eq!(controller.text(&kept, "model"), "weights\n");
     until(|| controller.shelf() == 0).await;
 }

@@ -33,6 +33,7 @@ pub mod lease;
 pub mod ledger;
 pub mod licence;
 mod link;
+pub use link::INTERRUPTED_MS;
 mod look;
 mod money;
 mod order;

@@ -14,6 +14,10 @@ use crate::staged::Staged;
 use crate::state::{Held, Member, Node, Progress, State};
 use crate::step::{Step, Wake};
 
+/// A command that ran for less than this when its agent ended has failed; one that ran longer is lost with the agent, and runs
+/// again where that was asked for. An agent that lies so wins no more runs in a time than one that comes and goes.
+pub const INTERRUPTED_MS: u64 = 10_000;
+
 /// Whether the member was told to start its command.
 fn has_begun(state: LeaseState, member: &Member) -> bool {
     let ready = state != LeaseState::Active || member.progress >= Progress::Ready;
@@ -267,7 +271,8 @@ impl Step<'_> {
             return Err(Reason::NotAssigned);
         };
         let (cap_ms, time_ms) = (lease.billable_cap_ms(member, at, &self.state.policy), lease.time_of_ms(member));
-        let (begun, ran) = (has_begun(state, member), member.progress == Progress::Running);
+        let begun = has_begun(state, member);
+        let ran = member.since.is_some_and(|since| at.since(since) >= INTERRUPTED_MS);
         let Some(member) = lease.members.get_mut(usize::from(rank)) else {
             return Err(Reason::NotAssigned);
         };

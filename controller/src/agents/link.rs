@@ -13,6 +13,7 @@ use selion_api::agent::{
 };
 use selion_api::commit::signing_digest;
 use selion_api::lease::MAX_GPUS;
+use selion_api::outputs::OutputState;
 use selion_api::{Account, Amount, LeaseId, NodeId, Reason};
 use selion_contracts::signer::recover_text;
 use selion_market::{Answer, Input};
@@ -83,6 +84,10 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
     }
 }
 
+/// What the elder of two agents of one node is told.
+const TWO_AGENTS: &str = "another agent with this node's key has linked: end one of the two, and never run a copy of a state \
+                          directory";
+
 /// Challenge and hello: everything that is judged before the log hears of the node.
 async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     let nonce = inner.core.nonce()?;
@@ -149,7 +154,7 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
 /// Enters `Linked`, if the log does not have just this link as up, and makes this the node's link. Returns it with what
 /// the agent is to be told.
 async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End> {
-    let (node, provider, challenge) = (said.spec.node, said.spec.provider, said.challenge);
+    let (node, provider, challenge, life) = (said.spec.node, said.spec.provider, said.challenge, said.life);
     let gate = inner.registry.gate(node);
     let held = gate.lock().await;
     let has_link = read(inner.core.as_ref(), |state| state.has_link(&said.spec, said.last_seq));
@@ -163,9 +168,11 @@ async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End
     }
     let last_seq = read(inner.core.as_ref(), |state| state.nodes.get(&node).map_or(0, |node| node.last_seq));
     let handle = Handle::new(node, provider, Instant::now());
-    if let Some(old) = inner.registry.enter(&handle) {
-        info!(%node, "a newer link replaces the node's link");
-        old.close(None);
+    let is_another = inner.registry.was_another_life(node, life);
+    if let Some(old) = inner.registry.enter(&handle, life) {
+        let why = is_another.then(|| (Reason::NodeNotSchedulable, TWO_AGENTS.to_owned()));
+        info!(%node, why = why.as_ref().map(|(_, why)| why), "a newer link replaces the node's link");
+        old.close(why);
     }
     drop(held);
     inner.counts.linked();
@@ -423,10 +430,10 @@ impl Session<'_> {
     async fn hear_of_outputs(&mut self, said: &Outputs) -> Result<(), End> {
         let heard = outputs::told(self.inner.core.as_ref(), self.handle.node, said).await;
         self.count_outputs(heard);
+        let Outputs { lease, attempt, member, mut state, .. } = *said;
         if heard == Heard::Again {
-            return Ok(());
+            state = OutputState::Uploading;
         }
-        let Outputs { lease, attempt, member, state, .. } = *said;
         if state.is_final() {
             self.inner.nudge_members(lease);
         }

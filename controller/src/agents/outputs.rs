@@ -18,7 +18,7 @@ pub(super) enum Heard {
     Kept,
     /// The node does not hold the member, the word contradicts itself, or the node's own report says otherwise.
     Foreign,
-    /// It could not be written, or the content is not all here; the node tells again.
+    /// It could not be written, or the content is not all here; the node sends and tells again.
     Again,
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use selion_api::{Account, NodeId, Reason};
+use selion_api::{Account, Hash32, NodeId, Reason};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -100,13 +100,15 @@ struct Record {
     /// they were true.
     gate: Arc<tokio::sync::Mutex<()>>,
     link: Option<Arc<Handle>>,
+    /// The agent's process behind the newest link.
+    life: Option<Hash32>,
     gone: Option<Instant>,
     arrivals: Arrivals,
 }
 
 impl Record {
     fn new(now: Instant) -> Self {
-        Self { gate: Arc::default(), link: None, gone: None, arrivals: Arrivals::new(now) }
+        Self { gate: Arc::default(), link: None, life: None, gone: None, arrivals: Arrivals::new(now) }
     }
 }
 
@@ -137,11 +139,17 @@ impl Registry {
         count(&mut lock(&self.records).entry(node).or_insert_with(|| Record::new(now)).arrivals)
     }
 
-    /// Makes `link` the node's link and returns the one before.
-    pub(super) fn enter(&self, link: &Arc<Handle>) -> Option<Arc<Handle>> {
+    /// Whether the node's newest link was that of another process of its agent.
+    pub(super) fn was_another_life(&self, node: NodeId, life: Hash32) -> bool {
+        lock(&self.records).get(&node).and_then(|record| record.life).is_some_and(|before| before != life)
+    }
+
+    /// Makes `link`, of the process `life`, the node's link and returns the one before.
+    pub(super) fn enter(&self, link: &Arc<Handle>, life: Hash32) -> Option<Arc<Handle>> {
         let mut records = lock(&self.records);
         let record = records.entry(link.node).or_insert_with(|| Record::new(Instant::now()));
         record.gone = None;
+        record.life = Some(life);
         record.link.replace(Arc::clone(link))
     }
 

@@ -1,12 +1,17 @@
 //! [`Sender`] over the pool's node: the authority's transactions.
 
 use async_trait::async_trait;
-use selion_api::{Account, Address, Hash32};
+use selion_api::chain::ComponentKind;
+use selion_api::{Account, Address, Hash32, TimeMs};
 use selion_contracts::relay::made_by;
 use selion_contracts::{BlockTag, Draft, Fees, Pool, RpcError, Signer};
 use selion_market::state::BlockRef;
 
 use super::sender::{Mined, SendError, Sender};
+
+/// Selector of EIP-2612's `permit(address,address,uint256,uint256,uint8,bytes32,bytes32)`.
+const PERMIT: [u8; 4] = [0xd5, 0x05, 0xac, 0xcf];
+const FOREIGN: &str = "no controller makes this call: somebody altered the outbox";
 
 /// The authority's key at the pool's node.
 pub struct AuthoritySender {
@@ -19,6 +24,24 @@ impl AuthoritySender {
     #[must_use]
     pub fn new(pool: Pool, signer: Signer) -> Self {
         Self { pool, signer }
+    }
+
+    /// Whether this is a call that a controller makes. Nothing else is signed, whatever the rows of the outbox say: somebody
+    /// who can write them has not the key.
+    fn is_own(&self, target: Address, calldata: &[u8]) -> bool {
+        let (pool, at) = (&self.pool, &self.pool.at);
+        let calls = [
+            pool.anchor(0, 0, Hash32::ZERO, Hash32::ZERO),
+            pool.renew(),
+            pool.register_component(ComponentKind::Controller, "", TimeMs(0)),
+            pool.claim_many(&[]),
+        ];
+        let ours = calls.iter().any(|call| call.to == target && call.data.get(..4) == calldata.get(..4));
+        // What accounts signed: by a forwarder, whose caller is the account, or a permit of theirs.
+        let relayed = made_by(calldata).is_some() && ![at.controller, at.vault, at.court, at.token].contains(&target);
+        let permit = target == at.token && calldata.starts_with(&PERMIT);
+        let empty = target == self.signer.address() && calldata.is_empty();
+        ours || target == at.court || relayed || permit || empty
     }
 
     /// Why the call behind a relayed one is refused: the forwarder says only that it is.
@@ -88,6 +111,9 @@ impl Sender for AuthoritySender {
     }
 
     async fn gas(&self, target: Address, calldata: &[u8]) -> Result<u64, SendError> {
+        if !self.is_own(target, calldata) {
+            return Err(SendError::Reverted(FOREIGN.into()));
+        }
         let (rpc, from) = (&self.pool.rpc, self.signer.account());
         let gas = rpc.estimate_gas(from, Some(target), calldata).await;
         let gas = match gas.map_err(|error| self.read(error)) {
@@ -109,6 +135,9 @@ impl Sender for AuthoritySender {
         gas: u64,
         fees: Fees,
     ) -> Result<(Hash32, Vec<u8>), SendError> {
+        if !self.is_own(target, calldata) {
+            return Err(SendError::Reverted(FOREIGN.into()));
+        }
         let draft = Draft { chain_id: self.pool.chain_id, nonce, to: Some(target), data: calldata.to_vec(), gas, fees };
         let signed = draft.sign(&self.signer);
         let signed = signed.map_err(|error| SendError::Refused(error.to_string()))?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use selion_api::Address;
+use selion_api::{Address, Amount};
 use selion_contracts::Voucher;
 
 use super::vouchers::{Office, Unfit};
@@ -35,17 +35,25 @@ pub struct OnChain {
     pub anchored: u64,
 }
 
-/// Whether our keys signed the voucher as it stands, under our epoch, and its marks can be true.
-fn is_sound(kept: &Kept, office: &Office, pool: &OnChain) -> bool {
+/// Whether the voucher can be what was kept: our keys signed it as it stands, or keys of an earlier epoch did for no more
+/// than was billed, and its marks can be true.
+fn is_sound(kept: &Kept, billed: Amount, office: &Office, pool: &OnChain) -> bool {
     let said = Voucher::from(&kept.voucher);
+    let owed = kept.claimed < said.cumulative;
+    if kept.delivered > said.cumulative || kept.claimed > said.cumulative || owed != kept.unclaimed_since.is_some() {
+        return false;
+    }
+    if said.epoch != office.fence.epoch {
+        return said.epoch < office.fence.epoch && said.cumulative <= billed;
+    }
     let by = |signature| said.recover(signature, pool.chain_id, pool.vault);
     by(&kept.voucher.renter_signature).is_some_and(|signer| signer.0 == office.delegate.0)
         && by(&kept.voucher.authority_signature) == Some(office.authority)
-        && kept.delivered <= said.cumulative
 }
 
 /// Compares signed vouchers of the epoch and the outbox with what they should be. `judge` says of the log's row whether
-/// it may be signed now. Vouchers of earlier epochs have keys that are not known here and stay as they are.
+/// it may be signed now. Of vouchers of earlier epochs
+/// the keys are not known here, but what was billed is.
 ///
 /// # Errors
 ///
@@ -61,11 +69,12 @@ pub async fn check(
     let due: BTreeMap<_, _> = due.into_iter().map(|row| ((row.renter, row.provider), row)).collect();
     for kept in signed_voucher::every(&store.readers).await? {
         let (renter, provider) = (kept.voucher.renter, kept.voucher.provider);
-        if kept.voucher.epoch != office.fence.epoch || is_sound(&kept, office, pool) {
+        // Without a row of the log nothing was ever billed between the two, and nothing was signed.
+        let row = due.get(&(renter, provider));
+        if is_sound(&kept, row.map(|row| row.cumulative).unwrap_or_default(), office, pool) {
             continue;
         }
-        // Without a row of the log nothing was ever billed between the two, and nothing was signed.
-        let unfit = due.get(&(renter, provider)).and_then(|row| judge(row).err());
+        let unfit = row.and_then(|row| judge(row).err());
         if let Some(unfit) = unfit {
             found.left += 1;
             tracing::warn!(
@@ -100,7 +109,7 @@ pub async fn check(
 #[cfg(test)]
 mod tests {
     use selion_api::agent::{Fence, Head, SignedHead, SignedVoucher};
-    use selion_api::{Account, Amount, Hash32, Signature, TimeMs};
+    use selion_api::{Account, Hash32, Signature, TimeMs};
     use selion_market::VoucherDue;
 
     use super::*;
@@ -180,6 +189,9 @@ mod tests {
             "update signed_voucher set renter_signature = authority_signature",
             "update signed_voucher set authority_signature = zeroblob(65)",
             "update signed_voucher set delivered = x'ffffffffffffffff'",
+            "update signed_voucher set claimed = x'00ffffffffffffff'",
+            "update signed_voucher set unclaimed_since = null",
+            "update signed_voucher set epoch = 9",
             "update signed_voucher set renter = x'0909090909090909090909090909090909090909'",
         ] {
             let world = world().await;

@@ -231,3 +231,41 @@ async fn nothing_is_anchored_before_the_agents_are_back_and_then_it_is() {
     chain_stop.cancel();
     chain_task.await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_no_controller_gives_is_never_signed() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let (keys, file) = pool(&url, &data).await;
+    let keys = Arc::new(keys);
+    let terms = terms(&url, file.controller, &keys).await;
+    let life = Life::begin(&data, &terms, keys.clone()).await;
+    // A call that the chain would take from this key: the vault may have all its tokens.
+    let call = terms.pool.approve_vault();
+    let order = outbox::Order {
+        kind: outbox::Kind::Register,
+        subject: "forged".into(),
+        target: call.to,
+        calldata: call.data.clone(),
+    };
+    let signer = selion_api::Address(keys.authority().0);
+    let seq = outbox::push(&life.store.writer, signer, &order, wall_clock()).await.unwrap();
+    let forged = async {
+        loop {
+            let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
+            let row = rows.into_iter().find(|row| row.seq == seq).unwrap();
+            if row.status != outbox::Status::Queued {
+                return row;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let row = tokio::time::timeout(Duration::from_secs(30), forged).await.unwrap();
+    assert_eq!((row.status, row.nonce), (outbox::Status::Failed, None));
+    assert!(row.reason.is_some_and(|why| why.contains("somebody altered the outbox")));
+    life.end().await;
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}

@@ -176,13 +176,21 @@ impl Sequencer {
     ///
     /// [`StartError`]; the log is unchanged then but for a raised term.
     pub async fn start(parts: Parts, stop: CancellationToken) -> Result<(Self, JoinHandle<()>), StartError> {
-        let fence = term::raise(&parts.store.writer, parts.epoch)
+        let mut fence = term::raise(&parts.store.writer, parts.epoch)
             .await
             .map_err(StoreError::Sql)?
             .ok_or(StartError::OldEpoch(parts.epoch))?;
         let opened = Input::Opened { delegate: parts.delegate, policy: parts.policy.clone() };
         let (loaded, levels) = load::load(&parts.store).await?;
         load::check_rows(&parts.store, loaded.state.next_seq).await?;
+        let logged = loaded.state.fence;
+        if logged.epoch > parts.epoch {
+            return Err(StartError::OldEpoch(parts.epoch));
+        }
+        if logged >= fence {
+            tracing::warn!(row = ?fence, log = ?logged, "the fence in the database is below that of the log: somebody altered it");
+            fence = term::raise_above(&parts.store.writer, logged).await.map_err(StoreError::Sql)?;
+        }
         let before = loaded.state.delegate;
         if loaded.state.next_seq > 1 && before != parts.delegate {
             tracing::warn!(
@@ -203,7 +211,10 @@ impl Sequencer {
         if first {
             handle.submit(Input::Rules { version: RULES, digest: rules_digest() }, None).await?;
         }
-        handle.submit(opened, None).await?;
+        let opened = handle.submit(opened, None).await?;
+        if let Answer::Refused(refusal) = opened.answer() {
+            return Err(SubmitError::Fenced(refusal.reason.text().to_owned()).into());
+        }
         Ok((handle, task))
     }
 

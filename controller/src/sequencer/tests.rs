@@ -136,6 +136,29 @@ async fn rows_that_somebody_altered_are_written_again_at_the_next_start() {
 }
 
 #[tokio::test]
+async fn a_fence_that_somebody_lowered_is_raised_above_that_of_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    for lie in ["update fence set term = 0", "delete from fence", "update fence set term = 1"] {
+        for _ in 0..3 {
+            let (_, store, stop, task) = open(dir.path()).await;
+            stop.cancel();
+            task.await.unwrap();
+            store.close().await;
+        }
+        let store = Store::open(dir.path()).await.unwrap();
+        sqlx::query(lie).execute(&store.writer).await.unwrap();
+        store.close().await;
+        let (log, store, stop, task) = open(dir.path()).await;
+        let before = log.position().fence;
+        log.submit(deposit(2), None).await.unwrap();
+        assert!(log.position().entry > 0 && before.term > 3, "{lie}: {before:?}");
+        stop.cancel();
+        task.await.unwrap();
+        store.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_store_that_cannot_be_written_is_told_until_it_can_and_needs_no_input_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let (log, store, _, _) = open(dir.path()).await;

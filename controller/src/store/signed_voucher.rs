@@ -36,7 +36,8 @@ fn kept(row: &SqliteRow) -> sqlx::Result<Kept> {
             provider: Account(fixed(row.try_get("provider")?)?),
             cumulative: amount(row, "cumulative")?,
             used_through: TimeMs(count(row, "signed_voucher", "used_through")?),
-            epoch: row.try_get("epoch")?,
+            epoch: u32::try_from(count(row, "signed_voucher", "epoch")?)
+                .map_err(|_| sqlx::Error::Decode("signed_voucher.epoch is above 4294967295".into()))?,
             log_size: count(row, "signed_voucher", "log_size")?,
             renter_signature: Signature(fixed(row.try_get("renter_signature")?)?),
             authority_signature: Signature(fixed(row.try_get("authority_signature")?)?),

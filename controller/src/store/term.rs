@@ -21,6 +21,17 @@ pub async fn raise(db: &SqlitePool, epoch: u32) -> sqlx::Result<Option<Fence>> {
     row.map(|row| Ok(Fence { epoch, term: count(&row, "fence", "term")? })).transpose()
 }
 
+/// Starts a term above `above`, which the log has: the table was altered, or is of an older copy.
+pub async fn raise_above(db: &SqlitePool, above: Fence) -> sqlx::Result<Fence> {
+    let fence = Fence { term: above.term.saturating_add(1), ..above };
+    sqlx::query("update fence set epoch = $1, term = $2")
+        .bind(i64::from(fence.epoch))
+        .bind(int(fence.term))
+        .execute(db)
+        .await?;
+    Ok(fence)
+}
+
 /// Whether `fence` is still the one in force, within the caller's transaction.
 pub async fn holds(db: &mut SqliteConnection, fence: Fence) -> sqlx::Result<bool> {
     let row = sqlx::query("select 1 from fence where epoch = $1 and term = $2")

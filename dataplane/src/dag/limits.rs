@@ -1,5 +1,9 @@
 //! How much of a DAG we are willing to follow.
 
+/// Most levels of folders that are added: the files in the deepest stay within [`Limits::default`], since four levels of a
+/// file hold a tebibyte.
+pub const FOLDER_LEVELS: usize = 58;
+
 /// Bounds on one file or folder, checked before its bytes are written anywhere.
 ///
 /// By path means: as often as it appears when everything is laid out, which a small DAG can make very often.

@@ -12,7 +12,7 @@ mod unixfs;
 
 pub use build::{Block, Part, cid_of, file_node, folder_node, layout, leaf, link_node};
 pub use error::DagError;
-pub use limits::Limits;
+pub use limits::{FOLDER_LEVELS, Limits};
 pub use name::{check_name, check_target};
 pub use node::{Entry, FilePart, Kind, Node, decode};
 

@@ -133,7 +133,8 @@ impl<'a> Tree<'a> {
                 (block.cid, tsize)
             }
             Kind::Folder => {
-                self.room(depth as u64 + 1, self.rules.limits.depth as u64, "levels of folders")?;
+                let most = self.rules.limits.depth.min(dag::FOLDER_LEVELS);
+                self.room(depth as u64 + 1, most as u64, "levels of folders")?;
                 let folder = top.folder.folder(name).map_err(unread)?;
                 let frame = self.open(folder, name.to_owned(), stack)?;
                 stack.push(frame);

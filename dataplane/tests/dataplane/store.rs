@@ -125,6 +125,32 @@ fn everything_that_cannot_be_kept_is_named_at_once_and_nothing_is_added() {
     assert!(error.to_string().contains("it is a symbolic link"), "{error}");
 }
 
+#[tokio::test]
+async fn what_lies_too_deep_is_left_out_alone_and_what_is_kept_can_be_read() {
+    let (dir, store) = store();
+    let root = dir.path().join("deep");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("model"), "precious").unwrap();
+    let mut at = root.clone();
+    for _ in 0..80 {
+        at.push("d");
+        fs::create_dir(&at).unwrap();
+        fs::write(at.join("f"), pattern(CHUNK + 1)).unwrap();
+        std::os::unix::fs::symlink("f", at.join("l")).unwrap();
+    }
+    let added = store.add(&root, &AddRules::lenient(Limits::default(), vec![root.clone()])).unwrap();
+    assert_eq!(added.skipped_total, 1, "the first folder that is too deep: {:?}", added.skipped);
+    let whole = store.stat(&added.cid, &Limits::default()).unwrap();
+    assert!(whole.bytes > 40 * CHUNK as u64);
+    let archive = selion_dataplane::read::tar(&store, &added.cid, "", "out", Limits::default()).await.unwrap();
+    let parts: Vec<_> = futures::TryStreamExt::try_collect(archive).await.unwrap();
+    assert!(!parts.is_empty());
+    let to = dir.path().join("back");
+    store.export(&added.cid, &to).unwrap();
+    assert_eq!(fs::read_to_string(to.join("model")).unwrap(), "precious");
+    assert!(matches!(store.add_path(&root), Err(StoreError::OverLimit { .. })), "by hand all or nothing");
+}
+
 /// One bad entry, whatever it is, loses nothing but itself.
 #[test]
 fn what_cannot_be_kept_is_left_out_and_the_rest_is_kept() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Desired, Fence, SignedVoucher, ToController};
 use selion_api::outputs::OutputState;
-use selion_api::{Address, NodeSpec, Reason};
+use selion_api::{Address, Hash32, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -150,6 +150,8 @@ pub(crate) struct Link {
     pub(crate) pool: Option<Address>,
     pub(crate) authority: Authority,
     pub(crate) spec: NodeSpec,
+    /// [`Hello::life`](selion_api::agent::Hello::life) of this process.
+    pub(crate) life: Hash32,
     pub(crate) book: Arc<Book>,
     pub(crate) logs: Logs,
     pub(crate) token: watch::Sender<Option<String>>,
@@ -157,6 +159,13 @@ pub(crate) struct Link {
     pub(crate) outbound: mpsc::Receiver<ToController>,
     pub(crate) on_event: OnEvent,
     pub(crate) stop: CancellationToken,
+}
+
+/// 32 bytes that nobody can guess.
+pub(crate) fn random() -> Result<Hash32, getrandom::Error> {
+    let mut bytes = Hash32::ZERO;
+    getrandom::fill(&mut bytes.0)?;
+    Ok(bytes)
 }
 
 impl Link {

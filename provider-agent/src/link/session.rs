@@ -106,8 +106,7 @@ impl Session<'_> {
     fn hello(&self, pool: &PoolId, nonce: Hash32) -> Result<SignedHello, LinkError> {
         let book = &self.link.book;
         let seen = book.seen();
-        let mut challenge = Hash32::ZERO;
-        getrandom::fill(&mut challenge.0).map_err(|error| LinkError::NoRandom(error.to_string()))?;
+        let challenge = super::random().map_err(|error| LinkError::NoRandom(error.to_string()))?;
         let hello = Hello {
             version: LINK_VERSION,
             nonce,
@@ -116,6 +115,7 @@ impl Session<'_> {
             fence: seen.fence,
             head: seen.head,
             last_seq: book.outbox().last_seq(),
+            life: self.link.life,
         };
         let signature: Signature = keys::sign(book.node_key(), pool, "hello", &hello)?;
         Ok(SignedHello { hello, signature })

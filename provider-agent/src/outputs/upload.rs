@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use selion_api::TimeMs;
 use selion_api::agent::{Assignment, ToController};
@@ -24,6 +24,8 @@ const ADDING: usize = 2;
 const SENDING: usize = 4;
 /// First and longest pause between two tries to add or to send.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// How long a full disk is waited for.
+const FULL: Duration = Duration::from_secs(60);
 /// A word that the controller did not confirm for this long is said again.
 const UNHEARD: Duration = Duration::from_secs(10);
 
@@ -52,10 +54,19 @@ pub(crate) struct Uploads {
 struct Inner {
     parts: Parts,
     /// Whose last word waits to be heard.
-    unheard: Mutex<BTreeMap<MemberKey, Arc<Notify>>>,
+    unheard: Mutex<BTreeMap<MemberKey, Arc<Answers>>>,
     adding: Semaphore,
     sending: Semaphore,
     stop: CancellationToken,
+}
+
+/// What the controller answers to a last word.
+#[derive(Default)]
+struct Answers {
+    /// It is down.
+    heard: Notify,
+    /// Not all of the content is there.
+    missing: Notify,
 }
 
 impl Uploads {
@@ -127,10 +138,9 @@ impl Uploads {
 
     /// The controller has `state` of the member's outputs down.
     pub(crate) fn heard(&self, key: MemberKey, state: OutputState) {
-        if state.is_final()
-            && let Some(waits) = self.inner.unheard().get(&key)
-        {
-            waits.notify_one();
+        if let Some(answers) = self.inner.unheard().get(&key) {
+            let answer = if state.is_final() { &answers.heard } else { &answers.missing };
+            answer.notify_one();
         }
     }
 
@@ -149,7 +159,7 @@ impl Uploads {
 }
 
 impl Inner {
-    fn unheard(&self) -> std::sync::MutexGuard<'_, BTreeMap<MemberKey, Arc<Notify>>> {
+    fn unheard(&self) -> std::sync::MutexGuard<'_, BTreeMap<MemberKey, Arc<Answers>>> {
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,9 +198,10 @@ impl Inner {
         progress.send_replace(said);
     }
 
-    /// Adds the folder to the store, again while the store fails.
+    /// Adds the folder to the store, again while the store fails. On a full disk not for long: it may be the folder itself
+    /// that fills it, and then no other lease finds room until it is gone.
     async fn add(&self, record: &Record) -> Outputs {
-        let mut pause = Pause::default();
+        let (mut pause, began) = (Pause::default(), Instant::now());
         loop {
             let permit = self.adding.acquire().await;
             let (store, noted) = (self.parts.store.clone(), record.clone());
@@ -200,6 +211,7 @@ impl Inner {
             match added {
                 Ok(said) => return said,
                 Err(error) if is_over(record) => return record.lost(&chain(&error)),
+                Err(error @ StoreError::Full { .. }) if began.elapsed() >= FULL => return record.lost(&chain(&error)),
                 Err(error) => {
                     tracing::warn!(member = %record.key, error = %chain(&error), "outputs cannot be kept yet");
                 }
@@ -243,15 +255,22 @@ impl Inner {
         Ok(())
     }
 
-    /// Says the last word until the controller has it down.
+    /// Says the last word until the controller has it down. What was sent long before may be collected there by now: what
+    /// the controller misses is sent again.
     async fn until_heard(&self, record: &Record) {
-        let heard = Arc::new(Notify::new());
-        self.unheard().insert(record.key, Arc::clone(&heard));
-        loop {
+        let answers = Arc::new(Answers::default());
+        self.unheard().insert(record.key, Arc::clone(&answers));
+        let (mut pause, mut said) = (Pause::default(), record.outputs());
+        while !is_long_over(record) {
             // A link that is gone for good ends with the agent, and this with it.
-            let _ = self.parts.told.send(ToController::Outputs(record.outputs())).await;
-            if tokio::time::timeout(UNHEARD, heard.notified()).await.is_ok() || is_long_over(record) {
-                break;
+            let _ = self.parts.told.send(ToController::Outputs(said.clone())).await;
+            tokio::select! {
+                () = answers.heard.notified() => break,
+                () = answers.missing.notified() => {
+                    pause.wait().await;
+                    said = self.deliver(record, said).await;
+                }
+                () = tokio::time::sleep(UNHEARD) => {}
             }
         }
         self.unheard().remove(&record.key);

@@ -90,8 +90,8 @@ impl Mallory {
         };
         let fence = Fence::default();
         let challenge = Hash32::ZERO;
-        let hello =
-            Hello { version: LINK_VERSION, nonce, challenge, spec: self.spec.clone(), fence, head: None, last_seq: 0 };
+        let (spec, life) = (self.spec.clone(), Hash32::ZERO);
+        let hello = Hello { version: LINK_VERSION, nonce, challenge, spec, fence, head: None, last_seq: 0, life };
         let signature = self.key.sign_text(&signing_digest(pool, "hello", &hello).0)?;
         let said = ToController::Hello(Box::new(SignedHello { hello, signature }));
         socket.send(Message::Binary(canonical(&said).into())).await?;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use selion_api::agent::MemberEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss, Within};
 use selion_api::{LeaseId, Reason};
-use selion_market::Input;
+use selion_market::{INTERRUPTED_MS, Input};
 
 use super::bills::{cost_of, reserve_of};
 use super::{Entry, Gang};
@@ -32,9 +32,9 @@ impl Entry<'_> {
             return;
         };
         part.stand = Stand::Lost;
-        let ran = part.since.is_some();
-        let lost = freed && (is_lost || is_interrupted && ran);
-        if ran {
+        let long = part.since.is_some_and(|since| now.since(since) >= INTERRUPTED_MS);
+        let lost = freed && (is_lost || is_interrupted && long);
+        if part.since.is_some() {
             self.unbilled.insert(run);
         }
         let rest = cost_of(part.rate.0, rest_ms).min(lease.kept);

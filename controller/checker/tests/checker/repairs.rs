@@ -1,8 +1,8 @@
 //! Lies about members that are repaired while the others run on.
 
-use selion_api::agent::MemberEvent;
+use selion_api::agent::{MemberEvent, SignedReport};
 use selion_api::lease::{LeaseState, OnNodeLoss};
-use selion_api::{Amount, LeaseId, LeaseRequest, Reason, SliceWant};
+use selion_api::{Amount, LeaseId, LeaseRequest, Reason, Signature, SliceWant};
 use selion_checker::Rule;
 use selion_market::{Effect, Grant, Input, Pocket, Transfer};
 
@@ -82,6 +82,29 @@ fn a_member_is_lost_by_its_agents_own_word_only_if_that_is_what_the_agent_said()
         }
         lie.caught(Rule::Repair, entry);
     }
+}
+
+#[test]
+fn a_member_whose_agent_ended_soon_after_the_start_is_not_lost() {
+    let is_lost_after = |ms| {
+        let mut pool = Pool::small();
+        for node in 2..=4 {
+            pool.node(spec(node, vec![a100(node, 0)]));
+        }
+        let id = pool.lease(gang(2, OnNodeLoss::Repair));
+        pool.run_up(id);
+        pool.now += ms;
+        pool.enter(Input::Tick);
+        let report = pool.report_for(id, 1, MemberEvent::Failed { reason: Reason::RuntimeFailed }, 0);
+        let mut tape = Tape::of(&pool);
+        let freed = Effect::Freed { lease: id, attempt: 1, member: 1 };
+        let lost = Effect::Broken { lease: id, attempt: 1, member: 1 };
+        let said = SignedReport { report, signature: Signature::ZERO };
+        let entry = tape.push(Input::Report(said), vec![freed, lost]);
+        !tape.findings().iter().any(|found| (found.rule, found.entry) == (Rule::Repair, entry as u64))
+    };
+    assert!(!is_lost_after(9_999));
+    assert!(is_lost_after(10_000));
 }
 
 #[test]

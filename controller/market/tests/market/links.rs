@@ -202,6 +202,17 @@ fn a_command_that_its_agent_did_not_outlive_is_lost_with_it_and_runs_again_if_th
 }
 
 #[test]
+fn a_command_that_fails_with_its_agent_soon_after_its_start_does_not_run_again_and_again() {
+    let mut pool = Pool::small();
+    let asked = LeaseRequest { on_node_loss: OnNodeLoss::Requeue, ..ask(renter(1), &[SliceWant::Whole]) };
+    let id = pool.lease(asked);
+    pool.run_up(id);
+    pool.now += 9_999;
+    pool.report(id, 0, INTERRUPTED, 9_999);
+    assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(Reason::RuntimeFailed)));
+}
+
+#[test]
 fn a_program_that_is_not_there_fails_the_lease_however_it_was_asked_for() {
     let mut pool = Pool::small();
     let asked = LeaseRequest { on_node_loss: OnNodeLoss::Requeue, ..ask(renter(1), &[SliceWant::Whole]) };
@@ -220,7 +231,7 @@ fn a_gang_under_repair_keeps_running_where_one_of_its_agents_ended() {
     let asked = ask(renter(1), &[SliceWant::Whole, SliceWant::Whole]);
     let id = pool.lease(LeaseRequest { on_node_loss: OnNodeLoss::Repair, min_members: 1, ..asked });
     pool.run_up(id);
-    pool.now += 1_000;
+    pool.now += 10_000;
     pool.report(id, 1, INTERRUPTED, 1_000);
     assert_eq!(pool.state_of(id), LeaseState::Active);
     assert!(pool.get(id).broken.is_some());

@@ -56,6 +56,7 @@ impl Agent {
             fence: OURS,
             head: None,
             last_seq: 0,
+            life: Hash32::ZERO,
         }
     }
 

@@ -44,7 +44,7 @@ impl Pool {
 
     fn link(&self) -> Arc<Handle> {
         let link = Handle::new(self.key.node(), PROVIDER, self.now);
-        self.hub.inner().registry.enter(&link);
+        self.hub.inner().registry.enter(&link, selion_api::Hash32::ZERO);
         link
     }
 

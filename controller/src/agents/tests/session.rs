@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use selion_api::agent::{
-    LogChunk, LogRecord, LogSource, MemberEvent, Outputs, Phase, Report, SignedDesired, SignedReport, SignedVoucher,
-    ToAgent, ToController,
+    Hello, LogChunk, LogRecord, LogSource, MemberEvent, Outputs, Phase, Report, SignedDesired, SignedReport,
+    SignedVoucher, ToAgent, ToController,
 };
 use selion_api::commit::salted;
 use selion_api::outputs::OutputState;
@@ -190,6 +190,21 @@ async fn a_node_that_connects_again_and_again_makes_one_entry_and_then_has_to_wa
     assert!(detail.contains("too often"), "{detail}");
     assert_eq!(world.hub.bad(Bad::TooOften), 1);
     assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1, "nothing changed by the others");
+}
+
+#[tokio::test]
+async fn the_elder_of_two_agents_of_one_node_is_told_why_its_link_ends() {
+    let world = World::start().await;
+    let mut first = Agent::link(&world).await;
+    let mut same = Agent::link(&world).await;
+    assert_eq!(first.next().await, None, "its own newer link");
+
+    let mut other = Agent::connect(&world.url).await;
+    let hello = other.hello(super::world::spec(world.key.node()));
+    other.say(&world.key, Hello { life: Hash32([7; 32]), ..hello }).await;
+    assert!(matches!(other.next().await, Some(ToAgent::Welcome { .. })));
+    let Some(ToAgent::Refused { detail, .. }) = same.next().await else { panic!("the elder is told nothing") };
+    assert!(detail.contains("another agent with this node's key"), "{detail}");
 }
 
 #[tokio::test]
