@@ -398,10 +398,13 @@ async fn lines_that_died_with_the_controller_come_again_with_the_same_numbers_un
     let other = Slot::Mig { profile: "1g.10gb".into(), start: 3, size: 1 };
     let second = Assignment { slot: other, ..assignment(&link.spec().clone(), 2, "true") };
     link.want(3, vec![started(&member), second]).await;
-    while link.report().await.lease.seq != 2 {}
+    let mut last = link.report().await;
+    while (last.lease.seq, &last.event) != (2, &MemberEvent::Ready) {
+        last = link.report().await;
+    }
     drop(link);
     say(&fifo, "three").await;
-    let mut link = controller.greet(5).await;
+    let mut link = controller.greet(last.seq).await;
     assert_eq!(link.lines_below(3).await, numbered(2, &["three"]), "not what was kept");
     agent.stop.cancel();
     loop {
