@@ -362,7 +362,8 @@ async fn a_lease_outlives_its_link_and_every_report_comes_again_in_order() {
 /// A member that said lines 0 and 1 and says another for every word that is written to the file.
 async fn speaking(controller: &mut Controller, state: &Path) -> (Linked, Assignment, PathBuf) {
     let mut link = controller.greet(0).await;
-    let script = "echo one; echo two; while read line < $SELION_OUTPUT_DIR/go; do echo $line; done; exit 0";
+    // Open for writing too: a reader that comes back before the writer has closed would see the end.
+    let script = "echo one; echo two; exec 3<> $SELION_OUTPUT_DIR/go; while read line <&3; do echo $line; done";
     let member = assignment(&link.spec().clone(), 1, script);
     link.want(1, vec![member.clone()]).await;
     link.report().await;
