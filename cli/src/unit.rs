@@ -189,7 +189,7 @@ pub fn amount(text: &str) -> Result<Amount, BadUnit> {
     let bad = || BadUnit {
         text: text.to_owned(),
         what: "an amount of tokens",
-        how: "it as 12.50: digits with at most six after the point",
+        how: "it as 12.50: digits with at most six after the point, up to 18446744073709.551615",
     };
     money(text).map(Amount).ok_or_else(bad)
 }
@@ -199,7 +199,7 @@ pub fn rate(text: &str) -> Result<Rate, BadUnit> {
     let bad = || BadUnit {
         text: text.to_owned(),
         what: "a rate in tokens per hour",
-        how: "it as 0.80: digits with at most six after the point",
+        how: "it as 0.80: digits with at most six after the point, up to 18446744073709.551615",
     };
     money(text).map(Rate).ok_or_else(bad)
 }
