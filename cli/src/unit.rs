@@ -72,6 +72,14 @@ pub fn duration(text: &str) -> Result<u64, BadUnit> {
     summed(text, &SPANS).ok_or_else(bad)
 }
 
+/// The duration of a lease: more than nothing and at most 30 days.
+pub fn lease_duration(text: &str) -> Result<u64, BadUnit> {
+    let bad =
+        || BadUnit { text: text.to_owned(), what: "how long a lease may run", how: "a time up to 30d, such as 90s" };
+    duration(text)
+        .and_then(|ms| if (1..=selion_api::lease::MAX_DURATION_MS).contains(&ms) { Ok(ms) } else { Err(bad()) })
+}
+
 /// The text that [`duration`] reads.
 pub fn show_duration(ms: u64) -> String {
     written(ms, &SPANS)
@@ -229,6 +237,15 @@ mod tests {
         #[test]
         fn no_text_panics(text: String) {
             let _ = (duration(&text), memory(&text), amount(&text));
+        }
+    }
+
+    #[test]
+    fn how_long_a_lease_may_run_is_told_in_the_units_that_people_write() {
+        assert_eq!(lease_duration("30d").unwrap(), 2_592_000_000);
+        for wrong in ["0s", "400d", "x"] {
+            let told = lease_duration(wrong).unwrap_err().to_string();
+            assert!(told.contains(wrong) && !told.contains("2592000000"), "{told}");
         }
     }
 

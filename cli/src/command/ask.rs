@@ -57,7 +57,7 @@ pub struct Ask {
     #[arg(long, value_name = "RATE", value_parser = unit::rate, allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Longest running time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = unit::duration, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = unit::lease_duration, allow_hyphen_values = true)]
     pub duration: u64,
     /// How long to wait for room; 0s refuses instead
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = unit::duration, allow_hyphen_values = true)]

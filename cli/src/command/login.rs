@@ -75,7 +75,9 @@ pub async fn main(out: Output, args: Args) -> Done {
     }
     let home = Home::find()?;
     let same = |old: &Profile| old.controller.trim_end_matches('/') == args.controller.trim_end_matches('/');
-    let old = home.read()?.filter(same);
+    let old = home.read()?;
+    let before = old.as_ref().and_then(|old| old.key_file.clone());
+    let old = old.filter(same);
     let chain_rpc = args.chain_rpc.or(old.and_then(|old| old.chain_rpc));
     if args.device {
         return by_device(out, &home, &args.controller, chain_rpc).await;
@@ -87,6 +89,12 @@ pub async fn main(out: Output, args: Args) -> Done {
     let new_key = !key_file.exists();
     let profile = login(&home, &args.controller, chain_rpc, &key_file).await?;
     let account = crate::session::signer(&key_file)?.account();
+    if let Some(before) = before.filter(|before| *before != key_file) {
+        out.note(format!(
+            "this profile used another key before; to return to it, log in with --key-file {}",
+            before.display()
+        ));
+    }
     let result = serde_json::json!({ "account": account, "profile": profile, "new_key": new_key });
     out.show(&result, |_| {
         let key = key_file.display();
