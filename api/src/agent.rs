@@ -19,6 +19,7 @@ use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, TimeMs};
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
+/// 3: a hello names the process that says it.
 pub const LINK_VERSION: u16 = 3;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;

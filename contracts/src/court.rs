@@ -1,7 +1,7 @@
 //! The pool's court: what is told it, and how it names a case. What each proof needs, and why an honest authority cannot
 //! lose, is in `solidity/src/interfaces/ICourt.sol`.
 
-use ethers_core::abi::AbiEncode as _;
+use ethers_core::abi::{AbiDecode as _, AbiEncode as _};
 use ethers_core::types::U256;
 use ethers_core::utils::keccak256;
 use selion_api::agent::{Promise, Shown, SignedHead, SignedPromise, SignedVoucher};
@@ -117,6 +117,12 @@ pub fn over_bill_case(authority: Account, renter: Account, provider: Account, cu
 #[must_use]
 pub fn double_lease_case(authority: Account, earlier: &Run, later: &Run) -> Hash32 {
     Hash32(keccak256((DOUBLE_LEASE, h160(authority), earlier.word(), later.word()).encode()))
+}
+
+/// Whether this is an answer to an accusation.
+#[must_use]
+pub fn is_answer(calldata: &[u8]) -> bool {
+    court::AnswerOverBillCall::decode(calldata).is_ok() || court::AnswerDoubleLeaseCall::decode(calldata).is_ok()
 }
 
 impl Pool {

@@ -3,14 +3,13 @@
 use async_trait::async_trait;
 use selion_api::chain::ComponentKind;
 use selion_api::{Account, Address, Hash32, TimeMs};
+use selion_contracts::court::is_answer;
 use selion_contracts::relay::made_by;
-use selion_contracts::{BlockTag, Draft, Fees, Pool, RpcError, Signer};
+use selion_contracts::{BlockTag, Draft, Fees, Permit, Pool, RpcError, Signer};
 use selion_market::state::BlockRef;
 
 use super::sender::{Mined, SendError, Sender};
 
-/// Selector of EIP-2612's `permit(address,address,uint256,uint256,uint8,bytes32,bytes32)`.
-const PERMIT: [u8; 4] = [0xd5, 0x05, 0xac, 0xcf];
 const FOREIGN: &str = "no controller makes this call: somebody altered the outbox";
 
 /// The authority's key at the pool's node.
@@ -39,9 +38,11 @@ impl AuthoritySender {
         let ours = calls.iter().any(|call| call.to == target && call.data.get(..4) == calldata.get(..4));
         // What accounts signed: by a forwarder, whose caller is the account, or a permit of theirs.
         let relayed = made_by(calldata).is_some() && ![at.controller, at.vault, at.court, at.token].contains(&target);
-        let permit = target == at.token && calldata.starts_with(&PERMIT);
+        let permit = target == at.token && Permit::read(calldata, 0).is_some();
+        let answer = target == at.court && is_answer(calldata);
+        // What fills a gap in the nonces has no effect.
         let empty = target == self.signer.address() && calldata.is_empty();
-        ours || target == at.court || relayed || permit || empty
+        ours || answer || relayed || permit || empty
     }
 
     /// Why the call behind a relayed one is refused: the forwarder says only that it is.

@@ -15,8 +15,7 @@ use crate::store::{Store, head};
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Vouchers that our keys did not sign as they stand. Those that may be signed anew are removed: the voucher loop
-    /// does the rest.
+    /// Vouchers that cannot be what was kept and may be signed anew. They are removed: the voucher loop does the rest.
     pub removed: u32,
     /// Such vouchers that may not be signed now. They stay: an earlier delegate may have signed them.
     pub left: u32,
@@ -52,8 +51,7 @@ fn is_sound(kept: &Kept, billed: Amount, office: &Office, pool: &OnChain) -> boo
 }
 
 /// Compares signed vouchers of the epoch and the outbox with what they should be. `judge` says of the log's row whether
-/// it may be signed now. Of vouchers of earlier epochs
-/// the keys are not known here, but what was billed is.
+/// it may be signed now. Of vouchers of earlier epochs the keys are not known here, but what was billed is.
 ///
 /// # Errors
 ///
@@ -79,8 +77,8 @@ pub async fn check(
             found.left += 1;
             tracing::warn!(
                 %renter, %provider, %unfit,
-                "a signed voucher in the database does not bear this controller's signatures, and none can be signed \
-                 in its place now"
+                "a signed voucher in the database was altered, or an earlier delegate signed it, and none can be signed in \
+                 its place now"
             );
             continue;
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use selion_api::chain::ComponentKind;
-use selion_api::{Account, Amount};
+use selion_api::{Account, Amount, Hash32};
 use selion_contracts::{BlockTag, Rpc, Signer, Voucher};
 use selion_market::{Pocket, Policy, State};
 use tokio::sync::mpsc;
@@ -14,6 +14,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::chain::AuthoritySender;
+use super::outbox::Outbox;
+use super::sender::Sender as _;
 use super::{Asked, Loops, Parts};
 use crate::keys::Keys;
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
@@ -232,41 +234,29 @@ async fn nothing_is_anchored_before_the_agents_are_back_and_then_it_is() {
     chain_task.await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn an_order_that_no_controller_gives_is_never_signed() {
     let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
     let data = dir.path().join("data");
     std::fs::create_dir(&data).unwrap();
     let (url, chain_task) = chain(dir.path(), &chain_stop).await;
     let (keys, file) = pool(&url, &data).await;
-    let keys = Arc::new(keys);
-    let terms = terms(&url, file.controller, &keys).await;
-    let life = Life::begin(&data, &terms, keys.clone()).await;
-    // A call that the chain would take from this key: the vault may have all its tokens.
-    let call = terms.pool.approve_vault();
-    let order = outbox::Order {
-        // Nothing that the controller orders by itself overtakes one of this kind.
-        kind: outbox::Kind::Relay,
-        subject: "forged".into(),
-        target: call.to,
-        calldata: call.data.clone(),
-    };
-    let signer = selion_api::Address(keys.authority().0);
-    let seq = outbox::push(&life.store.writer, signer, &order, wall_clock()).await.unwrap();
-    let forged = async {
-        loop {
-            let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
-            let row = rows.into_iter().find(|row| row.seq == seq).unwrap();
-            if row.status != outbox::Status::Queued {
-                return row;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let row = tokio::time::timeout(Duration::from_secs(30), forged).await.unwrap();
-    assert_eq!((row.status, row.nonce), (outbox::Status::Failed, None));
-    assert!(row.reason.is_some_and(|why| why.contains("somebody altered the outbox")));
-    life.end().await;
+    let pool = terms(&url, file.controller, &keys).await.pool;
+    let store = Store::open(&data).await.unwrap();
+    let sender = AuthoritySender::new(pool.clone(), keys.authority_signer().clone());
+    // The chain would take the first from this key: the vault may have all its tokens.
+    let forged = [pool.approve_vault(), pool.convict(Hash32([7; 32]))];
+    for (number, call) in forged.into_iter().enumerate() {
+        let (kind, subject) = (outbox::Kind::Relay, number.to_string());
+        let order = outbox::Order { kind, subject, target: call.to, calldata: call.data };
+        outbox::push(&store.writer, sender.address(), &order, wall_clock()).await.unwrap();
+    }
+    let mut sending = Outbox::new(store.writer.clone(), Arc::new(sender));
+    sending.pass(wall_clock(), 0, |_| None).await.unwrap();
+    for row in outbox::newest(&store.readers, 99).await.unwrap() {
+        assert_eq!((row.status, row.nonce), (outbox::Status::Failed, None));
+        assert!(row.reason.is_some_and(|why| why.contains("somebody altered the outbox")));
+    }
     chain_stop.cancel();
     chain_task.await.unwrap();
 }

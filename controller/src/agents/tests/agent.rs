@@ -127,3 +127,16 @@ pub(super) fn signed(key: &Key, report: Report) -> ToController {
     let signature = key.sign(&signing_digest(&POOL, "report", &report));
     ToController::Report(SignedReport { report, signature })
 }
+
+/// Waits until everything sent before was heard: the agent gets an answer to its last report.
+pub(super) async fn settle(agent: &mut Agent, world: &World, seq: u64) {
+    let last = report(&world.key, seq, MemberEvent::Metered);
+    agent.send(&signed(&world.key, last)).await;
+    loop {
+        match agent.next().await {
+            Some(ToAgent::Ack { seq: acked }) if acked == seq => return,
+            Some(_) => {}
+            None => panic!("the link closed"),
+        }
+    }
+}

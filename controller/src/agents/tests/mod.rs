@@ -6,6 +6,7 @@ mod fake;
 mod hello;
 mod key;
 mod liveness;
+mod outputs;
 mod real;
 mod session;
 mod world;
