@@ -2,7 +2,8 @@
 pragma solidity 0.8.37;
 
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
-import {IController, ComponentKind} from "./interfaces/IController.sol";
+import {ComponentKind, Epoch, IController} from "./interfaces/IController.sol";
+import {ICourt} from "./interfaces/ICourt.sol";
 import {IPoolFactory} from "./interfaces/IPoolFactory.sol";
 import {IVault} from "./interfaces/IVault.sol";
 import {PoolConfig} from "./interfaces/PoolConfig.sol";
@@ -10,6 +11,7 @@ import {Coin} from "./lib/Coin.sol";
 import {Data} from "./lib/Data.sol";
 import {Relayed} from "./lib/Relayed.sol";
 import {Signatures} from "./lib/Signatures.sol";
+import {Terms} from "./lib/Terms.sol";
 
 /// See {IController}.
 contract Controller is IController, Relayed, ReentrancyGuardTransient {
@@ -18,6 +20,12 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     /// Isolation classes by number: mig, capped, mps, shared, whole, simulated.
     uint8 private constant SIMULATED = 1 << 5;
     uint8 private constant KNOWN_CLASSES = (1 << 6) - 1;
+    /// A log does not grow by more between two anchors: what is anchored can be reached again.
+    uint64 private constant MOST_GROWTH = 1 << 32;
+    uint256 private constant YEAR = 366 days;
+    /// What a node is to one who bound it.
+    uint8 private constant BOUND = 1;
+    uint8 private constant CONDEMNED = 2;
 
     address public immutable vault;
     address public immutable court;
@@ -31,11 +39,19 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     uint64 private immutable MIN_STAKE;
     bool private immutable ALLOW_SIMULATED;
     uint32 private immutable TAKE_OVER_AFTER_S;
+    uint32 private immutable HAND_OVER_DELAY_S;
+    uint64 private immutable MIN_BOND;
 
     struct Provider {
         address payout;
         uint64 stake;
+        uint32 offers;
         uint64 unbonding;
+        uint40 readyAt;
+    }
+
+    struct Announced {
+        address next;
         uint40 readyAt;
     }
 
@@ -64,18 +80,26 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     uint256 private _head;
     /// The authority of any epoch but the first, which is immutable and so costs an anchor no slot.
     address private _successor;
+    address public owner;
+    /// Counts owners from 1: standbys are of the one that named them.
+    uint32 private _ownerNumber = 1;
+    uint64 public burnt;
+    Announced private _announced;
+    mapping(uint32 => Epoch) private _ended;
+    /// Standby to the number of the owner that named it.
+    mapping(address => uint32) private _standbys;
     mapping(address => Provider) private _providers;
     mapping(address => Node) private _nodes;
+    /// Node to provider to what it is or was to him.
+    mapping(address => mapping(address => uint8)) private _bindings;
     mapping(address => Offer) private _offers;
     mapping(address => mapping(ComponentKind => Component)) private _components;
-    mapping(address => bool) public isStandby;
     /// Issuer to holder to product.
     mapping(address => mapping(address => mapping(bytes32 => Licence))) private _licences;
 
     /// Made by a factory only: the constructor asks its maker for the vault and the court of this pool.
     constructor(PoolConfig memory terms, address forwarder) Relayed(forwarder) {
-        if (terms.authority == address(0)) revert Zero("authority");
-        if (terms.feeBps > 10_000) revert FeeTooHigh(terms.feeBps);
+        Terms.check(terms);
         TOKEN = terms.token;
         FIRST_AUTHORITY = terms.authority;
         UNBOND_DELAY_S = terms.unbondDelayS;
@@ -83,6 +107,9 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         GRACE_S = terms.graceS;
         ALLOW_SIMULATED = terms.allowSimulated;
         TAKE_OVER_AFTER_S = terms.takeOverAfterS;
+        HAND_OVER_DELAY_S = terms.handOverDelayS;
+        MIN_BOND = terms.minBond;
+        owner = terms.owner;
         TERMS = Data.keep(abi.encode(terms));
         _head = uint256(FIRST_EPOCH) << 224 | _now();
         (vault, court) = IPoolFactory(msg.sender).makeParts(terms);
@@ -100,6 +127,72 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         return FORWARDER;
     }
 
+    // -- owner
+
+    function announced() external view returns (address next, uint40 readyAt) {
+        return (_announced.next, _announced.readyAt);
+    }
+
+    function announceOwner(address next) external {
+        _onlyOwner();
+        if (next == owner) revert SameOwner(next);
+        uint40 readyAt = next == address(0) ? 0 : uint40(block.timestamp + HAND_OVER_DELAY_S);
+        _announced = Announced(next, readyAt);
+        emit OwnerAnnounced(next, readyAt);
+    }
+
+    function acceptOwner(address authority_, bytes32 r, bytes32 vs, uint64 size, bytes32 root, bytes32 digest)
+        external
+    {
+        address next = _caller();
+        Announced memory entry = _announced;
+        if (next != entry.next || block.timestamp < entry.readyAt) {
+            revert NotAnnounced(next, entry.next, entry.readyAt);
+        }
+        uint256 word = _head;
+        bytes32 anchor_ = uint128(word) == 0 ? bytes32(0) : keccak256(abi.encode(root, digest));
+        if (size != uint64(word >> 160) || uint256(anchor_) >> 128 != uint128(word)) {
+            revert NotAnchored(uint64(word >> 160), uint128(word));
+        }
+        uint64 atStake = ICourt(court).bondOf(next).kept;
+        if (atStake < MIN_BOND) revert BondTooLow(atStake, MIN_BOND);
+        _requireConsent(authority_, next, r, vs);
+        delete _announced;
+        uint32 old = epoch();
+        _begin(authority_, next);
+        _ended[old].anchor = anchor_;
+    }
+
+    function replaceAuthority(address authority_, bytes32 r, bytes32 vs) external {
+        _onlyOwner();
+        _requireConsent(authority_, owner, r, vs);
+        _begin(authority_, owner);
+    }
+
+    function disownAnchors(uint64 size, address authority_, bytes32 r, bytes32 vs) external {
+        _onlyOwner();
+        uint64 anchored = uint64(_head >> 160);
+        if (size > anchored) revert BadSize(size, anchored);
+        _requireConsent(authority_, owner, r, vs);
+        uint32 present = epoch();
+        _head = uint256(present) << 224 | uint256(size) << 160 | _now();
+        emit AnchorsDisowned(present, size);
+        _begin(authority_, owner);
+        delete _ended[present].anchor; // nothing that was anchored is held against the next epoch
+        ICourt(court).forfeit(owner);
+    }
+
+    function setStandby(address standby, bool allowed) external {
+        _onlyOwner();
+        if (standby == address(0)) revert Zero("standby");
+        if (standby == _authority(epoch())) revert SameAuthority(standby);
+        _setStandby(standby, allowed);
+    }
+
+    function isStandby(address who) public view returns (bool) {
+        return _standbys[who] == _ownerNumber;
+    }
+
     // -- authority and log
 
     function authority() external view returns (address) {
@@ -110,22 +203,25 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         return uint32(_head >> 224);
     }
 
+    function epochOf(uint32 epoch_) public view returns (Epoch memory entry) {
+        uint256 word = _head;
+        if (epoch_ != uint32(word >> 224)) return _ended[epoch_];
+        Epoch storage before = _ended[epoch_ - 1]; // epoch 0 never was: its size is 0, and nothing is anchored there
+        (entry.owner, entry.size) = (owner, uint64(word >> 160));
+        entry.anchor = entry.size == before.size ? before.anchor : bytes32(uint256(uint128(word)) << 128);
+    }
+
+    function ownerOf(uint32 epoch_) external view returns (address) {
+        return epoch_ == epoch() ? owner : _ended[epoch_].owner;
+    }
+
     function head() external view returns (uint32 epoch_, uint64 size, uint128 commitment, uint40 seenAt) {
         uint256 word = _head;
         return (uint32(word >> 224), uint64(word >> 160), uint128(word), uint32(word >> 128));
     }
 
-    function passAuthority(address newAuthority) external {
-        _onlyAuthority(epoch());
-        if (newAuthority == address(0)) revert Zero("authority");
-        _pass(newAuthority);
-    }
-
-    function setStandby(address standby, bool allowed) external {
-        _onlyAuthority(epoch());
-        if (standby == address(0)) revert Zero("standby");
-        if (standby == _caller()) revert SameAuthority(standby);
-        _setStandby(standby, allowed);
+    function authorityBindingDigest(address authority_, address owner_) public view returns (bytes32) {
+        return _typed(keccak256(abi.encode(Signatures.AUTHORITY_TYPE, authority_, owner_, epoch() + 1)));
     }
 
     function renew() external {
@@ -137,10 +233,11 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     }
 
     function takeOver() external {
-        if (!isStandby[_caller()]) revert NotStandby(_caller());
+        address standby = _caller();
+        if (!isStandby(standby)) revert NotStandby(standby);
         uint256 from = TAKE_OVER_AFTER_S == 0 ? type(uint40).max : uint32(_head >> 128) + uint256(TAKE_OVER_AFTER_S);
         if (block.timestamp <= from) revert TooEarly(uint40(from));
-        _pass(_caller());
+        _begin(standby, owner);
     }
 
     function anchor(uint32 epoch_, uint64 size, bytes32 root, bytes32 digest) external {
@@ -148,7 +245,11 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         uint32 present = uint32(word >> 224);
         if (epoch_ != present) revert WrongEpoch(epoch_, present);
         _onlyAuthority(present);
-        if (size <= uint64(word >> 160)) revert SizeNotAbove(size, uint64(word >> 160));
+        uint64 anchored = uint64(word >> 160);
+        unchecked {
+            // One comparison: what is not above wraps to more.
+            if (size - anchored - 1 >= MOST_GROWTH) revert BadSize(size, anchored);
+        }
         uint256 commitment = uint256(keccak256(abi.encode(root, digest))) >> 128;
         _head = uint256(present) << 224 | uint256(size) << 160 | _now() | commitment;
         emit Anchored(present, size, root, digest);
@@ -157,16 +258,19 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     // -- components
 
     function registerComponent(ComponentKind kind, string calldata endpoint, uint40 until) external {
-        address owner = _caller();
-        if (owner != _authority(epoch()) && _providers[owner].payout == address(0)) revert NotMember(owner);
-        Component storage entry = _components[owner][kind];
+        address who = _caller();
+        if (until > block.timestamp) {
+            if (!_isMember(who)) revert NotMember(who);
+            if (until > block.timestamp + YEAR) revert TooFar(until, uint40(block.timestamp + YEAR));
+        }
+        Component storage entry = _components[who][kind];
         entry.until = until;
         entry.endpoint = endpoint;
-        emit ComponentRegistered(owner, kind, until, endpoint);
+        emit ComponentRegistered(who, kind, until, endpoint);
     }
 
-    function component(address owner, ComponentKind kind) external view returns (string memory endpoint, uint40 until) {
-        Component storage entry = _components[owner][kind];
+    function component(address who, ComponentKind kind) external view returns (string memory endpoint, uint40 until) {
+        Component storage entry = _components[who][kind];
         until = entry.until;
         if (block.timestamp < until) endpoint = entry.endpoint;
     }
@@ -174,48 +278,83 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     // -- providers
 
     function registerProvider(address payout, uint64 stake) external nonReentrant {
-        if (payout == address(0)) revert Zero("payout");
-        address owner = _caller();
-        Provider storage entry = _providers[owner];
+        _refuseAsPayout(payout);
+        address who = _caller();
+        Provider storage entry = _providers[who];
+        if (entry.payout != address(0) && entry.payout != payout) revert NotPayout(who, entry.payout);
         uint64 whole = entry.stake + stake; // checked: reverts above 64 bits
         if (whole < MIN_STAKE) revert StakeTooLow(whole, MIN_STAKE);
         entry.payout = payout;
         entry.stake = whole;
-        emit ProviderRegistered(owner, payout, whole);
-        if (stake != 0) Coin.take(TOKEN, SCALE, owner, stake);
+        emit ProviderRegistered(who, payout, whole);
+        if (stake != 0) Coin.take(TOKEN, SCALE, who, stake);
+    }
+
+    function setPayout(address provider_, address payout) external {
+        _refuseAsPayout(payout);
+        Provider storage entry = _providers[provider_];
+        if (_caller() != entry.payout) revert NotPayout(_caller(), entry.payout);
+        entry.payout = payout;
+        emit ProviderRegistered(provider_, payout, entry.stake);
     }
 
     function unbond(uint64 amount) external {
         if (amount == 0) revert Zero("amount");
-        address owner = _caller();
-        Provider storage entry = _providers[owner];
+        address who = _caller();
+        Provider storage entry = _providers[who];
         if (amount > entry.stake) revert StakeTooLow(entry.stake, amount);
         uint64 left = entry.stake - amount;
         if (left != 0 && left < MIN_STAKE) revert StakeTooLow(left, MIN_STAKE);
+        if (left == 0 && entry.offers != 0) revert OffersStand(entry.offers);
         entry.stake = left;
         entry.unbonding += amount;
         entry.readyAt = uint40(block.timestamp + UNBOND_DELAY_S);
-        emit StakeChanged(owner, left, entry.unbonding, entry.readyAt);
+        emit StakeChanged(who, left, entry.unbonding, entry.readyAt);
     }
 
-    function withdrawStake(address to) external nonReentrant {
-        if (to == address(0)) revert Zero("to");
-        address owner = _caller();
-        Provider storage entry = _providers[owner];
+    function withdrawStake() external nonReentrant {
+        address who = _caller();
+        Provider storage entry = _providers[who];
         uint64 amount = entry.unbonding;
         if (amount == 0 || block.timestamp < entry.readyAt) revert NotReady(amount, entry.readyAt);
         entry.unbonding = 0;
         entry.readyAt = 0;
-        emit StakeChanged(owner, entry.stake, 0, 0);
-        Coin.pay(TOKEN, SCALE, to, amount);
+        emit StakeChanged(who, entry.stake, 0, 0);
+        Coin.pay(TOKEN, SCALE, entry.payout, amount);
     }
 
-    function provider(address owner)
+    function forfeitStake(address node, address provider_, address payee) external nonReentrant {
+        if (msg.sender != court) revert NotCourt(msg.sender);
+        uint8 binding = _bindings[node][provider_];
+        if (binding == 0) revert NeverBound(node, provider_);
+        if (binding == CONDEMNED) revert Condemned(node, provider_);
+        _refuseAsPayout(payee);
+        Provider storage entry = _providers[provider_];
+        uint64 amount = entry.stake + entry.unbonding; // checked: both came out of deposits that fitted
+        if (amount == 0) revert NotStaked(provider_, 0, 1);
+        _bindings[node][provider_] = CONDEMNED;
+        (entry.stake, entry.unbonding, entry.readyAt) = (0, 0, 0);
+        uint64 reward = amount / 10;
+        burnt += amount - reward;
+        emit StakeForfeited(provider_, node, amount, payee);
+        emit StakeChanged(provider_, 0, 0, 0);
+        if (reward != 0) Coin.pay(TOKEN, SCALE, payee, reward);
+    }
+
+    function payoutOf(address provider_) external view returns (address) {
+        return _providers[provider_].payout;
+    }
+
+    function offersOf(address provider_) external view returns (uint32) {
+        return _providers[provider_].offers;
+    }
+
+    function provider(address who)
         external
         view
         returns (address payout, uint64 stake, uint64 unbonding, uint40 readyAt)
     {
-        Provider storage entry = _providers[owner];
+        Provider storage entry = _providers[who];
         return (entry.payout, entry.stake, entry.unbonding, entry.readyAt);
     }
 
@@ -242,15 +381,17 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
     // -- nodes and offers
 
     function registerNode(address node, bytes32 r, bytes32 vs) external {
-        address owner = _caller();
-        _onlyStaked(owner);
+        address who = _caller();
+        _onlyStaked(who);
         Node memory entry = _nodes[node];
-        if (entry.provider == owner) revert AlreadyBound(node, owner);
-        address signer = Signatures.recover(_bindingDigest(node, owner, entry.nonce), r, vs);
+        if (entry.provider == who) revert AlreadyBound(node, who);
+        if (_bindings[node][who] == CONDEMNED) revert Condemned(node, who);
+        address signer = Signatures.recover(_bindingDigest(node, who, entry.nonce), r, vs);
         if (signer == address(0) || signer != node) revert BadNodeSignature(node, signer);
         if (entry.provider != address(0)) _retire(node, entry);
-        _nodes[node] = Node(owner, entry.nonce + 1);
-        emit NodeRegistered(node, owner, entry.nonce);
+        _nodes[node] = Node(who, entry.nonce + 1);
+        _bindings[node][who] = BOUND;
+        emit NodeRegistered(node, who, entry.nonce);
     }
 
     function retireNode(address node) external {
@@ -263,29 +404,36 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         return (_nodes[node].provider, _nodes[node].nonce);
     }
 
+    function bindingOf(address node, address provider_) external view returns (bool wasBound, bool condemned) {
+        uint8 binding = _bindings[node][provider_];
+        return (binding != 0, binding == CONDEMNED);
+    }
+
     function nodeBindingDigest(address node, address provider_) external view returns (bytes32) {
         return _bindingDigest(node, provider_, _nodes[node].nonce);
     }
 
     function setOffer(address node, bytes32 specHash, uint8 classes, string calldata specCid) external {
-        address owner = _caller();
-        _onlyProviderOf(node, owner);
-        _onlyStaked(owner);
+        address who = _caller();
+        _onlyProviderOf(node, who);
+        _onlyStaked(who);
+        if (_bindings[node][who] == CONDEMNED) revert Condemned(node, who);
         if (specHash == 0) revert Zero("specHash");
         if (classes == 0 || classes & ~KNOWN_CLASSES != 0) revert UnknownClasses(classes);
         if (classes & SIMULATED != 0 && !ALLOW_SIMULATED) revert SimulatedRefused(classes);
         Offer storage entry = _offers[node];
+        if (entry.specHash == 0) _providers[who].offers += 1;
         entry.specHash = specHash;
         entry.classes = classes;
         entry.specCid = specCid;
-        emit OfferSet(node, owner, specHash, classes, specCid);
+        emit OfferSet(node, who, specHash, classes, specCid);
     }
 
     function closeOffer(address node) external {
-        address owner = _caller();
-        _onlyProviderOf(node, owner);
+        address who = _caller();
+        _onlyProviderOf(node, who);
         if (_offers[node].specHash == 0) revert NoOffer(node);
-        _closeOffer(node, owner);
+        _closeOffer(node, who);
     }
 
     function offerOf(address node) external view returns (bytes32 specHash, uint8 classes, string memory specCid) {
@@ -299,36 +447,61 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
         return epoch_ == FIRST_EPOCH ? FIRST_AUTHORITY : _successor;
     }
 
+    function _onlyOwner() private view {
+        if (_caller() != owner) revert NotOwner(_caller(), owner);
+    }
+
     function _onlyAuthority(uint32 epoch_) private view {
         address present = _authority(epoch_);
         if (_caller() != present) revert NotAuthority(_caller(), present);
     }
 
-    function _onlyStaked(address owner) private view {
-        Provider storage entry = _providers[owner];
-        if (entry.payout == address(0) || entry.stake < MIN_STAKE) revert NotStaked(owner, entry.stake, MIN_STAKE);
+    function _isStaked(Provider storage entry) private view returns (bool) {
+        return entry.payout != address(0) && entry.stake >= MIN_STAKE;
     }
 
-    function _onlyProviderOf(address node, address owner) private view returns (Node memory entry) {
+    function _isMember(address who) private view returns (bool) {
+        return who == owner || who == _authority(epoch()) || _isStaked(_providers[who]);
+    }
+
+    function _onlyStaked(address who) private view {
+        Provider storage entry = _providers[who];
+        if (!_isStaked(entry)) revert NotStaked(who, entry.stake, MIN_STAKE);
+    }
+
+    function _onlyProviderOf(address node, address who) private view returns (Node memory entry) {
         entry = _nodes[node];
-        if (entry.provider != owner) revert NotNodeProvider(owner, node, entry.provider);
+        if (entry.provider != who) revert NotNodeProvider(who, node, entry.provider);
     }
 
-    /// Makes `to` the authority of the next epoch; the old one's vouchers keep their grace.
-    function _pass(address to) private {
+    function _refuseAsPayout(address payout) private view {
+        if (payout == address(0)) revert Zero("payout");
+        if (payout == address(this) || payout == vault || payout == court) revert BadPayee(payout);
+    }
+
+    /// Reverts unless the key signed that it will be this owner's authority in the next epoch: so it is a key, somebody has
+    /// it, and no key is named by a slip.
+    function _requireConsent(address authority_, address owner_, bytes32 r, bytes32 vs) private view {
+        address signer = Signatures.recover(authorityBindingDigest(authority_, owner_), r, vs);
+        if (signer == address(0) || signer != authority_) revert BadAuthoritySignature(authority_, signer);
+    }
+
+    /// Begins the next epoch; the old one's vouchers keep their grace.
+    function _begin(address authority_, address owner_) private {
         uint256 word = _head;
         uint32 next = uint32(word >> 224) + 1; // reverts at the last epoch
-        if (to == _authority(next - 1)) revert SameAuthority(to);
-        if (isStandby[to]) _setStandby(to, false);
-        uint40 oldValidUntil = uint40(block.timestamp + GRACE_S);
+        _ended[next - 1] = epochOf(next - 1);
+        if (owner_ != owner) (owner, _ownerNumber) = (owner_, _ownerNumber + 1);
+        if (isStandby(authority_)) _setStandby(authority_, false);
+        uint32 oldValidUntil = uint32(block.timestamp + GRACE_S);
         _head = _seen(word) + (1 << 224);
-        _successor = to;
-        IVault(vault).authorityPassed(next, to, oldValidUntil);
-        emit AuthorityChanged(next, to, oldValidUntil);
+        _successor = authority_;
+        IVault(vault).authorityPassed(next, authority_, oldValidUntil);
+        emit AuthorityChanged(next, authority_, owner_, oldValidUntil);
     }
 
     function _setStandby(address standby, bool allowed) private {
-        isStandby[standby] = allowed;
+        _standbys[standby] = allowed ? _ownerNumber : 0;
         emit StandbySet(standby, allowed);
     }
 
@@ -349,11 +522,15 @@ contract Controller is IController, Relayed, ReentrancyGuardTransient {
 
     function _closeOffer(address node, address provider_) private {
         delete _offers[node];
+        _providers[provider_].offers -= 1;
         emit OfferClosed(node, provider_);
     }
 
     function _bindingDigest(address node, address provider_, uint32 nonce) private view returns (bytes32) {
-        bytes32 domain = Signatures.domain(NAME, block.chainid, address(this));
-        return Signatures.typed(domain, keccak256(abi.encode(Signatures.NODE_TYPE, node, provider_, nonce)));
+        return _typed(keccak256(abi.encode(Signatures.NODE_TYPE, node, provider_, nonce)));
+    }
+
+    function _typed(bytes32 structHash) private view returns (bytes32) {
+        return Signatures.typed(Signatures.domain(NAME, block.chainid, address(this)), structHash);
     }
 }

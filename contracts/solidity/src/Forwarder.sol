@@ -5,8 +5,22 @@ import {ERC2771Forwarder} from "@openzeppelin/contracts/metatx/ERC2771Forwarder.
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 
 /// Brings signed requests to pools, so that a wallet without gas can use them through any relayer. Has no owner and
-/// holds nothing. Signatures are those of the account's own key or, for a contract wallet, EIP-1271.
+/// holds nothing. Signatures are those of the account's own key or, for a contract wallet, EIP-1271. A request whose call
+/// fails is not used up: it can be brought again, so nobody can burn one that is not ripe.
 contract Forwarder is ERC2771Forwarder("Selion Forwarder") {
+    /// A batch that goes on after a failed call would use that request up.
+    error RefundRefused(address receiver);
+
+    /// All or nothing: with a receiver of refunds, OpenZeppelin's batch skips what fails and uses up its nonce.
+    function executeBatch(ForwardRequestData[] calldata requests, address payable refundReceiver)
+        public
+        payable
+        override
+    {
+        if (refundReceiver != address(0)) revert RefundRefused(refundReceiver);
+        super.executeBatch(requests, refundReceiver);
+    }
+
     /// The plain signature first: an account of a key that also has code (EIP-7702) need not know EIP-1271.
     function _recoverForwardRequestSigner(ForwardRequestData calldata request)
         internal

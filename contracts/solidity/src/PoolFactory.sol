@@ -9,25 +9,16 @@ import {Blueprint} from "./lib/Blueprint.sol";
 /// See {IPoolFactory}.
 contract PoolFactory is IPoolFactory {
     address public immutable forwarder;
-    address public immutable reader;
     address public immutable vaultBlueprint;
     address public immutable controllerBlueprint;
     address public immutable courtBlueprint;
     address[] public pools;
 
-    constructor(
-        address forwarder_,
-        address reader_,
-        address vaultBlueprint_,
-        address controllerBlueprint_,
-        address courtBlueprint_
-    ) {
-        if (reader_.code.length == 0) revert NoReader(reader_);
+    constructor(address forwarder_, address vaultBlueprint_, address controllerBlueprint_, address courtBlueprint_) {
         Blueprint.check(vaultBlueprint_);
         Blueprint.check(controllerBlueprint_);
         Blueprint.check(courtBlueprint_);
         forwarder = forwarder_;
-        reader = reader_;
         vaultBlueprint = vaultBlueprint_;
         controllerBlueprint = controllerBlueprint_;
         courtBlueprint = courtBlueprint_;
@@ -51,16 +42,7 @@ contract PoolFactory is IPoolFactory {
         );
         court = Blueprint.create(
             courtBlueprint,
-            abi.encode(
-                msg.sender,
-                vault,
-                config.token,
-                config.penalty,
-                config.unbondDelayS,
-                config.answerDelayS,
-                forwarder,
-                reader
-            ),
+            abi.encode(msg.sender, vault, config.token, config.unbondDelayS, config.minBond, forwarder),
             salt
         );
     }

@@ -2,20 +2,21 @@
 pragma solidity 0.8.37;
 
 import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {IController} from "./interfaces/IController.sol";
 import {IVault, Item, Item2, ProviderItems} from "./interfaces/IVault.sol";
-import {AccountWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "./lib/Lanes.sol";
+import {AccountWord, AuthorityWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "./lib/Lanes.sol";
 import {Coin} from "./lib/Coin.sol";
 import {Relayed} from "./lib/Relayed.sol";
 import {Signatures} from "./lib/Signatures.sol";
 
 /// See {IVault}.
-/// @dev Every function that moves tokens has the guard; claims call nothing but precompiles.
+/// @dev Every function that moves tokens has the guard; claims call nothing but precompiles and a view of the controller.
 contract Vault is IVault, Relayed, ReentrancyGuardTransient {
     using AccountWord for uint256;
     using VoucherWords for uint256;
 
-    /// A signer is valid without end while its epoch is the present one.
-    uint40 private constant PRESENT = type(uint40).max;
+    /// Which key spent the rows of a batch: none, so far.
+    address private constant NOBODY = address(0);
     bytes32 private constant NAME = keccak256("Selion Vault");
 
     address public immutable controller;
@@ -36,10 +37,10 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
     mapping(address => uint256) private _totals;
     /// Renter to key to KeyWord: delegated and retired keys only.
     mapping(address => mapping(address => uint256)) private _keys;
-    /// Epoch to signer(160) | validUntil(40).
+    /// Epoch to AuthorityWord.
     mapping(uint256 => uint256) private _authorities;
-    /// signer(160) | epoch(32) of the present authority.
-    uint256 private _present;
+    /// The present authority.
+    address private _present;
 
     constructor(
         address controller_,
@@ -56,8 +57,8 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         THAW_DELAY_S = thawDelayS_;
         CHAIN_ID = block.chainid;
         DOMAIN = Signatures.domain(NAME, block.chainid, address(this));
-        _authorities[1] = uint256(uint160(authority_)) << 40 | PRESENT;
-        _present = uint256(uint160(authority_)) << 32 | 1;
+        _authorities[1] = AuthorityWord.pack(authority_, AuthorityWord.PRESENT, 0);
+        _present = authority_;
     }
 
     // -- renters
@@ -84,11 +85,10 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         _refuseAsKey(key);
         address renter = _caller();
         uint256 word = _keys[renter][key];
-        uint8 kind = KeyWord.kind(word);
-        bool revoked = KeyWord.deadFrom(word) != 0;
-        if (kind == KeyWord.RETIRED || revoked || _accounts[renter].key() == key) revert KeyInUse(key);
+        uint32 deadFrom = KeyWord.deadFrom(word);
+        if (_accounts[renter].key() == key || deadFrom > block.timestamp) revert KeyInUse(key);
         // A grant that could fall would let a renter undo vouchers that a provider already holds.
-        if (cap < KeyWord.capLeft(word) || until < KeyWord.until(word)) {
+        if (deadFrom == 0 && (cap < KeyWord.capLeft(word) || until < KeyWord.until(word))) {
             revert GrantFalls(KeyWord.capLeft(word), KeyWord.until(word));
         }
         _keys[renter][key] = KeyWord.pack(cap, until, 0, KeyWord.DELEGATED);
@@ -114,7 +114,7 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         uint64 balance = _accounts[renter].balance();
         if (amount > balance) revert BalanceTooLow(amount, balance);
         uint40 readyAt = amount == 0 ? 0 : uint40(block.timestamp + THAW_DELAY_S);
-        _thawing[renter] = ThawingWord.pack(amount, readyAt, ThawingWord.withdrawnAt(_thawing[renter]));
+        _thawing[renter] = ThawingWord.pack(amount, readyAt);
         emit Thawed(renter, amount, readyAt);
     }
 
@@ -123,11 +123,11 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         address renter = _caller();
         (uint64 amount, uint40 readyAt) = thawing(renter);
         if (amount == 0 || block.timestamp < readyAt) revert NotReady(amount, readyAt);
-        uint256 account_ = _accounts[renter];
-        uint64 balance = account_.balance();
-        if (amount > balance) amount = balance;
-        _thawing[renter] = ThawingWord.pack(0, 0, uint40(block.timestamp));
-        _accounts[renter] = account_ - (uint256(amount) << 32); // not above the balance
+        uint256 word = _accounts[renter];
+        if (amount > word.balance()) amount = word.balance();
+        if (amount == 0) revert NothingDue(renter);
+        _accounts[renter] = word - (uint256(amount) << 32);
+        _thawing[renter] = 0;
         emit Withdrawn(renter, to, amount);
         _pay(to, amount);
     }
@@ -159,7 +159,7 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         address authority = Signatures.recover(batch, ar, avs);
         if (authority == address(0) || authority != _validAuthority(epoch)) revert BadBatchSignature(epoch, authority);
 
-        Tally memory tally = _open(items.length);
+        Tally memory tally = _open(provider, items.length);
         mapping(address => uint256) storage pairs = _pairs[provider];
         for (uint256 i; i < items.length; ++i) {
             Item calldata item = items[i];
@@ -171,48 +171,44 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
             uint256 settled = _settle(tally, pairWord, signer, a, b);
             if (settled != 0) pairs[a.renter()] = settled;
         }
-        _close(tally, provider);
+        _close(tally);
     }
 
     // -- exits of the earners
 
-    function cashOut(address payee) external nonReentrant {
-        _refuseAsPayee(payee);
-        address provider = _caller();
+    function cashOut(address provider) external nonReentrant {
         uint256 word = _totals[provider];
         uint64 due = TotalsWord.earned(word) - TotalsWord.paidOut(word);
         if (due == 0) revert NothingDue(provider);
         _totals[provider] = word + (uint256(due) << 64); // paidOut rises to earned
+        address payee = IController(controller).payoutOf(provider);
+        if (payee == address(0)) payee = provider;
+        _refuseAsPayee(payee);
         emit CashedOut(provider, payee, due);
         _pay(payee, due);
     }
 
-    function cashOutFees(address payee, address[] calldata providers) external nonReentrant {
-        address authority = address(uint160(_present >> 32));
-        address caller = _caller();
-        if (caller != authority) revert NotAuthority(caller, authority);
+    function cashOutFees(uint32 epoch, address payee) external nonReentrant {
+        address owner = IController(controller).ownerOf(epoch);
+        if (_caller() != owner) revert NotOwner(_caller(), owner);
         _refuseAsPayee(payee);
-        uint64 sum;
-        for (uint256 i; i < providers.length; ++i) {
-            uint256 word = _totals[providers[i]];
-            uint64 due = TotalsWord.fee(word) - TotalsWord.feeOut(word);
-            if (due == 0) continue;
-            _totals[providers[i]] = word + due; // feeOut rises to fee
-            sum += due; // checked
-            emit FeesCashedOut(providers[i], payee, due);
-        }
-        if (sum == 0) revert NothingDue(authority);
-        _pay(payee, sum);
+        uint256 word = _authorities[epoch];
+        uint64 due = AuthorityWord.fees(word);
+        if (due == 0) revert NothingDue(owner);
+        _authorities[epoch] = word - due;
+        emit FeesCashedOut(epoch, payee, due);
+        _pay(payee, due);
     }
 
     // -- the controller
 
-    function authorityPassed(uint32 epoch, address signer, uint40 oldValidUntil) external {
+    function authorityPassed(uint32 epoch, address signer, uint32 oldValidUntil) external {
         // The sender itself: a controller signs no requests.
         if (msg.sender != controller) revert NotController(msg.sender);
-        _authorities[epoch - 1] = _authorities[epoch - 1] >> 40 << 40 | oldValidUntil;
-        _authorities[epoch] = uint256(uint160(signer)) << 40 | PRESENT;
-        _present = uint256(uint160(signer)) << 32 | epoch;
+        uint256 old = _authorities[epoch - 1];
+        _authorities[epoch - 1] = AuthorityWord.pack(AuthorityWord.signer(old), oldValidUntil, AuthorityWord.fees(old));
+        _authorities[epoch] = AuthorityWord.pack(signer, AuthorityWord.PRESENT, 0);
+        _present = signer;
     }
 
     // -- reading
@@ -227,22 +223,14 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         return (ThawingWord.amount(word), ThawingWord.readyAt(word));
     }
 
-    function withdrawnAt(address renter) external view returns (uint40) {
-        return ThawingWord.withdrawnAt(_thawing[renter]);
-    }
-
     function pair(address provider, address renter) external view returns (uint64 claimed, uint64 usedThroughMs) {
         uint256 word = _pairs[provider][renter];
         return (PairWord.claimed(word), PairWord.usedThroughMs(word));
     }
 
-    function totals(address provider)
-        external
-        view
-        returns (uint64 earned, uint64 fee, uint64 paidOut, uint64 feeOut)
-    {
+    function totals(address provider) external view returns (uint64 earned, uint64 fee, uint64 paidOut) {
         uint256 word = _totals[provider];
-        return (TotalsWord.earned(word), TotalsWord.fee(word), TotalsWord.paidOut(word), TotalsWord.feeOut(word));
+        return (TotalsWord.earned(word), TotalsWord.fee(word), TotalsWord.paidOut(word));
     }
 
     function keyOf(address renter, address key)
@@ -254,9 +242,13 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         return (KeyWord.capLeft(word), KeyWord.until(word), KeyWord.deadFrom(word), KeyWord.kind(word));
     }
 
-    function authorityOf(uint32 epoch) external view returns (address signer, uint40 validUntil) {
+    function authorityOf(uint32 epoch) external view returns (address signer, uint32 validUntil) {
         uint256 word = _authorities[epoch];
-        return (address(uint160(word >> 40)), uint40(word));
+        return (AuthorityWord.signer(word), AuthorityWord.validUntil(word));
+    }
+
+    function feesOf(uint32 epoch) external view returns (uint64) {
+        return AuthorityWord.fees(_authorities[epoch]);
     }
 
     function domainSeparator() external view returns (bytes32) {
@@ -305,7 +297,7 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
 
     function _refuseAsKey(address key) private view {
         if (key == address(0)) revert Zero("key");
-        if (key == address(uint160(_present >> 32))) revert KeyIsAuthority(key);
+        if (key == _present) revert KeyIsAuthority(key);
     }
 
     function _refuseAsPayee(address payee) private view {
@@ -320,18 +312,32 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         uint256 fee;
         uint256[] rows;
         uint256 end; // where in memory the next row goes
+        uint256 epoch; // of the last row
+        uint256 epochFee; // of the rows of that epoch that stand together
+        address key; // the delegated key that spent the last row; none if another kind of key did
+        uint256 first; // the first of the rows that it spent
+        uint256 registered; // 0: not asked, 1: the provider is registered, 2: it is not
+        address provider;
     }
 
-    function _open(uint256 items) private pure returns (Tally memory tally) {
+    function _open(address provider, uint256 items) private pure returns (Tally memory tally) {
         uint256[] memory rows = new uint256[](2 * items);
-        tally.rows = rows;
+        (tally.provider, tally.rows) = (provider, rows);
         assembly ("memory-safe") {
             mstore(add(tally, 0x60), add(rows, 0x20))
         }
     }
 
+    /// Rows so far.
+    function _count(Tally memory tally) private pure returns (uint256 count) {
+        uint256[] memory rows = tally.rows;
+        assembly ("memory-safe") {
+            count := shr(6, sub(sub(mload(add(tally, 0x60)), rows), 0x20))
+        }
+    }
+
     function _claim(bytes32 domain, address provider, Item2[] calldata items) private {
-        Tally memory tally = _open(items.length);
+        Tally memory tally = _open(provider, items.length);
         mapping(address => uint256) storage pairs = _pairs[provider];
         uint256 lastEpoch; // epoch 0 never was
         address authority;
@@ -353,7 +359,7 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
             uint256 settled = _settle(tally, pairWord, signer, a, b);
             if (settled != 0) pairs[a.renter()] = settled;
         }
-        _close(tally, provider);
+        _close(tally);
     }
 
     /// Pays one voucher whose signatures are good, as far as key and balance reach. Returns the new pair word; 0 if
@@ -368,16 +374,21 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
             uint256 before = PairWord.claimed(pairWord);
             uint256 paid = a.cumulative() - before;
             if (paid > accountWord.balance()) paid = accountWord.balance();
+            address spender = NOBODY;
             // Expiry is tested against the use, not the block's time: a provider who claims late loses nothing.
             if (signer != accountWord.key() || b.usedThroughMs() > uint256(accountWord.until()) * 1000) {
-                paid = _spendOtherKey(a.renter(), signer, b.usedThroughMs(), paid);
+                (paid, spender) = _spendOtherKey(tally, a.renter(), signer, b.usedThroughMs(), paid);
             }
             if (paid == 0) return 0;
             _accounts[a.renter()] = accountWord - (paid << 32);
+            if (spender != tally.key) _spent(tally, spender);
             uint256 claimed = before + paid;
             tally.gross += paid;
             // On the pair's total, so that no order or batching of claims gains a rounding.
-            tally.fee += claimed * FEE_BPS / 10_000 - before * FEE_BPS / 10_000;
+            uint256 fee = claimed * FEE_BPS / 10_000 - before * FEE_BPS / 10_000;
+            tally.fee += fee;
+            if (a.epoch() != tally.epoch) _earn(tally, a.epoch());
+            tally.epochFee += fee;
             uint256 row = claimed << 192 | paid << 128 | uint128(b);
             assembly ("memory-safe") {
                 let end := mload(add(tally, 0x60))
@@ -391,31 +402,60 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
         }
     }
 
-    /// What a delegated or retired key may still move of `paid`; takes it from the cap of a delegated one.
-    function _spendOtherKey(address renter, address key, uint64 usedThroughMs, uint256 paid) private returns (uint256) {
+    /// What a delegated or retired key may still move of `paid`, and the key if it is a delegated one: then it is taken from
+    /// its cap.
+    function _spendOtherKey(Tally memory tally, address renter, address key, uint64 usedThroughMs, uint256 paid)
+        private
+        returns (uint256, address)
+    {
         uint256 word = _keys[renter][key];
-        uint32 until = KeyWord.until(word);
         uint32 deadFrom = KeyWord.deadFrom(word);
         uint8 kind = KeyWord.kind(word);
-        if (kind == KeyWord.NONE || usedThroughMs > uint256(until) * 1000) return 0;
-        if (deadFrom != 0 && block.timestamp >= deadFrom) return 0;
-        if (kind == KeyWord.RETIRED) return paid;
-        uint64 cap = KeyWord.capLeft(word);
-        if (paid > cap) paid = cap;
-        if (paid == 0) return 0;
-        cap -= uint64(paid);
-        _keys[renter][key] = KeyWord.pack(cap, until, deadFrom, kind);
-        emit KeyGranted(renter, key, cap, until);
-        return paid;
+        if (kind == KeyWord.NONE || usedThroughMs > uint256(KeyWord.until(word)) * 1000) return (0, NOBODY);
+        if (deadFrom != 0 && block.timestamp >= deadFrom) return (0, NOBODY);
+        if (kind == KeyWord.RETIRED) return (paid, NOBODY);
+        if (!_isRegistered(tally)) return (0, NOBODY);
+        if (paid > KeyWord.capLeft(word)) paid = KeyWord.capLeft(word);
+        if (paid != 0) _keys[renter][key] = KeyWord.spend(word, paid);
+        return (paid, key);
     }
 
-    function _close(Tally memory tally, address provider) private {
-        if (tally.gross == 0) return;
-        uint256[] memory rows = tally.rows;
-        assembly ("memory-safe") {
-            // Shorter than allocated: skipped items have no row.
-            mstore(rows, shr(5, sub(sub(mload(add(tally, 0x60)), rows), 0x20)))
+    /// Whether the batch is for a registered provider. Asked once.
+    function _isRegistered(Tally memory tally) private view returns (bool) {
+        if (tally.registered == 0) {
+            tally.registered = IController(controller).payoutOf(tally.provider) == address(0) ? 2 : 1;
         }
+        return tally.registered == 1;
+    }
+
+    /// From the next row on another key spends.
+    function _spent(Tally memory tally, address next) private {
+        uint256 count = _count(tally);
+        if (tally.key != NOBODY) emit Spent(tally.key, tally.first, count - tally.first);
+        (tally.key, tally.first) = (next, count);
+    }
+
+    /// From the next row on another epoch earns the fees.
+    function _earn(Tally memory tally, uint256 next) private {
+        if (tally.epochFee != 0) {
+            uint256 word = _authorities[tally.epoch];
+            uint256 room = type(uint64).max - AuthorityWord.fees(word);
+            // A claim is never stopped by fees that cannot be counted: they stay in the vault.
+            _authorities[tally.epoch] = word + (tally.epochFee < room ? tally.epochFee : room);
+        }
+        (tally.epoch, tally.epochFee) = (next, 0);
+    }
+
+    function _close(Tally memory tally) private {
+        if (tally.gross == 0) return;
+        if (tally.key != NOBODY) _spent(tally, NOBODY);
+        _earn(tally, 0);
+        uint256[] memory rows = tally.rows;
+        uint256 words = 2 * _count(tally);
+        assembly ("memory-safe") {
+            mstore(rows, words) // shorter than allocated: skipped items have no row
+        }
+        address provider = tally.provider;
         uint256 word = _totals[provider];
         uint256 net = tally.gross - tally.fee;
         _fits(TotalsWord.earned(word) + net);
@@ -428,7 +468,7 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
     /// The authority of an epoch, or zero if there is none or its grace is over.
     function _validAuthority(uint256 epoch) private view returns (address) {
         uint256 word = _authorities[epoch];
-        return block.timestamp <= uint40(word) ? address(uint160(word >> 40)) : address(0);
+        return block.timestamp <= AuthorityWord.validUntil(word) ? AuthorityWord.signer(word) : address(0);
     }
 
     function _batchDigest(bytes32 domain, address provider, uint32 epoch, bytes32 vouchers)

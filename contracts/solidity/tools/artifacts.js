@@ -9,7 +9,7 @@ const sorted = (x) =>
   : x && typeof x === "object" ? Object.fromEntries(Object.keys(x).sort().map((k) => [k, sorted(x[k])]))
   : x;
 fs.mkdirSync(into, { recursive: true });
-for (const name of ["PoolFactory", "Controller", "Vault", "Court", "Reader", "Forwarder", "TestToken"]) {
+for (const name of ["PoolFactory", "Controller", "Vault", "Court", "Forwarder", "TestToken"]) {
   const { abi, bytecode, metadata } = JSON.parse(fs.readFileSync(path.join(built, `${name}.sol`, `${name}.json`), "utf8"));
   const { compiler, settings } = metadata;
   const artifact = {

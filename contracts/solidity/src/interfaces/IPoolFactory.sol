@@ -7,11 +7,12 @@ import {PoolConfig} from "./PoolConfig.sol";
 interface IPoolFactory {
     /// A pool was made by `creator`. `configHash` is keccak256(abi.encode(config)).
     event PoolCreated(
-        address indexed controller, address indexed vault, address indexed creator, bytes32 configHash, string metadataCid
+        address indexed controller,
+        address indexed vault,
+        address indexed creator,
+        bytes32 configHash,
+        string metadataCid
     );
-
-    /// There is no contract at the reader's address.
-    error NoReader(address account);
 
     /// Makes a pool. Anyone may call. Equal terms may be used again: the salt also holds the creator and the count.
     function create(PoolConfig calldata config) external returns (address controller, address vault);
@@ -28,8 +29,6 @@ interface IPoolFactory {
 
     /// Who may bring requests that others signed, in every pool made here.
     function forwarder() external view returns (address);
-    /// Who reads evidence for the court of every pool made here.
-    function reader() external view returns (address);
     /// What vaults are made from.
     function vaultBlueprint() external view returns (address);
     /// What controllers are made from.

@@ -50,7 +50,7 @@ interface IVault {
     event Entered(address indexed renter, uint64 amount, address key, uint32 until);
     /// The renter has no own session key any more.
     event KeyCleared(address indexed renter);
-    /// A delegated key may spend `cap` from now on. Also emitted, with what is left, when a claim spends from the cap.
+    /// A delegated key may spend `cap` from now on.
     event KeyGranted(address indexed renter, address key, uint64 cap, uint32 until);
     /// A key takes no new vouchers; those signed before can be claimed before `deadFrom`.
     event KeyRevoked(address indexed renter, address key, uint32 deadFrom);
@@ -58,26 +58,28 @@ interface IVault {
     event Thawed(address indexed renter, uint64 amount, uint40 readyAt);
     /// Thawed money left; the renter's balance fell by `amount`, and nothing is thawing.
     event Withdrawn(address indexed renter, address to, uint64 amount);
+    /// The `count` rows from the row `first` on of the next {Claimed} were spent from caps of this delegated key.
+    event Spent(address indexed key, uint256 first, uint256 count);
     /// Vouchers were paid. Two words a voucher: its `a`, and claimed(64) | paid(64) | usedThroughMs(64) | logSize(64), where
     /// `claimed` is the pair's total after it. If that is the voucher's cumulative total, the pair's usedThroughMs is the
     /// voucher's; else it stays. `totals` is the provider's slot after it: earned(64) | fee(64) | paidOut(64) | feeOut(64).
     event Claimed(address indexed provider, uint256 totals, uint256[] rows);
     /// A provider took earnings out.
     event CashedOut(address indexed provider, address payee, uint64 amount);
-    /// The operator took out the fees of one provider's claims.
-    event FeesCashedOut(address indexed provider, address payee, uint64 amount);
+    /// The owner in this epoch took out the fees of vouchers that were countersigned in it.
+    event FeesCashedOut(uint32 indexed epoch, address payee, uint64 amount);
 
     /// Only the pool's controller may do this.
     error NotController(address caller);
-    /// Only the present authority may do this.
-    error NotAuthority(address caller, address authority);
+    /// Only the owner in that epoch may do this.
+    error NotOwner(address caller, address owner);
     /// `what` may not be zero.
     error Zero(string what);
     /// The sum does not fit in 64 bits.
     error Overflow(uint256 sum);
     /// A session key may not be the authority's: one signature would count twice.
     error KeyIsAuthority(address key);
-    /// The key is the renter's own already, or was retired: it cannot be a delegated one.
+    /// The key is the renter's own, or was retired or revoked and is not dead yet: it cannot be a delegated one now.
     error KeyInUse(address key);
     /// A grant may be raised or extended; to lower it, revoke.
     error GrantFalls(uint64 capLeft, uint32 until);
@@ -102,13 +104,15 @@ interface IVault {
     function deposit(uint64 amount) external;
     /// Deposits (0 allowed) and sets the caller's own session key. A former own key stays claimable for the thaw delay.
     function enter(uint64 amount, address key, uint32 until) external;
-    /// Lets a delegated key spend up to `cap` in vouchers for use through `until`; raising or extending is allowed.
+    /// Lets a delegated key spend up to `cap` in vouchers for use through `until`; raising or extending is allowed. A key
+    /// that was revoked can be granted anew when it is dead; vouchers of its earlier life count against the new cap.
     function grant(address key, uint64 cap, uint32 until) external;
-    /// Ends the caller's own or a delegated key: claimable for the thaw delay, then dead.
+    /// Ends the caller's own or a delegated key: claimable for the thaw delay, then dead. A delegated key pays only
+    /// accounts that are registered as providers; an own one pays whom it likes.
     function revoke(address key) external;
     /// Asks for `amount` in all (0 cancels) of the balance; restarts the delay. Claims still reach thawing money.
     function thaw(uint64 amount) external;
-    /// Pays what has thawed, or what claims left of it, to `to`.
+    /// Pays what has thawed, or what claims left of it, to `to`. Reverts if that is nothing.
     function withdraw(address to) external;
 
     // -- claims: anyone, any time; credit goes to the provider only
@@ -125,15 +129,16 @@ interface IVault {
 
     // -- exits of the earners
 
-    /// Pays all the caller's unpaid earnings to `payee`.
-    function cashOut(address payee) external;
-    /// Pays the unpaid fees on the claims of `providers` to `payee`. Only the present authority.
-    function cashOutFees(address payee, address[] calldata providers) external;
+    /// Pays all unpaid earnings of the provider to who is paid by the registry, or to the provider itself if it is not
+    /// registered. Anyone.
+    function cashOut(address provider) external;
+    /// Pays the unpaid fees of an epoch to `payee`. Only the owner in that epoch.
+    function cashOutFees(uint32 epoch, address payee) external;
 
     // -- the controller
 
     /// Makes `signer` the authority of `epoch`; the one before stays valid until `oldValidUntil`. Only the controller.
-    function authorityPassed(uint32 epoch, address signer, uint40 oldValidUntil) external;
+    function authorityPassed(uint32 epoch, address signer, uint32 oldValidUntil) external;
 
     // -- reading
 
@@ -141,22 +146,19 @@ interface IVault {
     function account(address renter) external view returns (address key, uint64 balance, uint32 until);
     /// What is thawing and from when it can be withdrawn.
     function thawing(address renter) external view returns (uint64 amount, uint40 readyAt);
-    /// When the renter last withdrew; 0: never. A promise for use before it says nothing about the balance after it.
-    function withdrawnAt(address renter) external view returns (uint40);
     /// What the provider has claimed of the renter, and through which use.
     function pair(address provider, address renter) external view returns (uint64 claimed, uint64 usedThroughMs);
     /// A provider's totals, which never fall.
-    function totals(address provider)
-        external
-        view
-        returns (uint64 earned, uint64 fee, uint64 paidOut, uint64 feeOut);
+    function totals(address provider) external view returns (uint64 earned, uint64 fee, uint64 paidOut);
     /// A delegated (`kind` 1) or retired own (`kind` 2) key; 0 is unknown. `deadFrom` 0: not revoked.
     function keyOf(address renter, address key)
         external
         view
         returns (uint64 capLeft, uint32 until, uint32 deadFrom, uint8 kind);
-    /// Who signs for `epoch` and until when that counts (type(uint40).max: present).
-    function authorityOf(uint32 epoch) external view returns (address signer, uint40 validUntil);
+    /// Who signs for `epoch` and until when that counts (type(uint32).max: present).
+    function authorityOf(uint32 epoch) external view returns (address signer, uint32 validUntil);
+    /// The unpaid fees of an epoch.
+    function feesOf(uint32 epoch) external view returns (uint64);
     /// The EIP-712 domain separator: name "Selion Vault", version "1", this chain, this contract.
     function domainSeparator() external view returns (bytes32);
     /// The digest that both signers of a voucher sign.

@@ -13,8 +13,7 @@ library Data {
     function keep(bytes memory content) internal returns (address made) {
         if (content.length > MOST) revert NotKept(content.length);
         // Returns all that follows these 10 bytes as code, which begins with STOP.
-        bytes memory init =
-            bytes.concat(hex"61", bytes2(uint16(content.length + 1)), hex"80600a3d393df300", content);
+        bytes memory init = bytes.concat(hex"61", bytes2(uint16(content.length + 1)), hex"80600a3d393df300", content);
         assembly ("memory-safe") {
             made := create(0, add(init, 0x20), mload(init))
         }

@@ -23,22 +23,40 @@ library AccountWord {
     }
 }
 
-/// 0(112) | amount(64) | readyAt(40) | withdrawnAt(40)
+/// 0(152) | amount(64) | readyAt(40)
 library ThawingWord {
-    function pack(uint64 amount_, uint40 readyAt_, uint40 withdrawnAt_) internal pure returns (uint256) {
-        return uint256(amount_) << 80 | uint256(readyAt_) << 40 | withdrawnAt_;
+    function pack(uint64 amount_, uint40 readyAt_) internal pure returns (uint256) {
+        return uint256(amount_) << 40 | readyAt_;
     }
 
     function amount(uint256 word) internal pure returns (uint64) {
-        return uint64(word >> 80);
+        return uint64(word >> 40);
     }
 
     function readyAt(uint256 word) internal pure returns (uint40) {
-        return uint40(word >> 40);
+        return uint40(word);
+    }
+}
+
+/// signer(160) | validUntil(32) | fees(64) of an epoch
+library AuthorityWord {
+    /// The end while the epoch is the present one.
+    uint32 internal constant PRESENT = type(uint32).max;
+
+    function pack(address signer_, uint32 validUntil_, uint64 fees_) internal pure returns (uint256) {
+        return uint256(uint160(signer_)) << 96 | uint256(validUntil_) << 64 | fees_;
     }
 
-    function withdrawnAt(uint256 word) internal pure returns (uint40) {
-        return uint40(word);
+    function signer(uint256 word) internal pure returns (address) {
+        return address(uint160(word >> 96));
+    }
+
+    function validUntil(uint256 word) internal pure returns (uint32) {
+        return uint32(word >> 64);
+    }
+
+    function fees(uint256 word) internal pure returns (uint64) {
+        return uint64(word);
     }
 }
 
@@ -57,7 +75,7 @@ library PairWord {
     }
 }
 
-/// earned(64) | fee(64) | paidOut(64) | feeOut(64), all monotone
+/// earned(64) | fee(64) | paidOut(64) | 0(64), all monotone
 library TotalsWord {
     function earned(uint256 word) internal pure returns (uint64) {
         return uint64(word >> 192);
@@ -70,10 +88,6 @@ library TotalsWord {
     function paidOut(uint256 word) internal pure returns (uint64) {
         return uint64(word >> 64);
     }
-
-    function feeOut(uint256 word) internal pure returns (uint64) {
-        return uint64(word);
-    }
 }
 
 /// 0(120) | capLeft(64) | until(32) | deadFrom(32) | kind(8)
@@ -84,6 +98,13 @@ library KeyWord {
 
     function pack(uint64 capLeft_, uint32 until_, uint32 deadFrom_, uint8 kind_) internal pure returns (uint256) {
         return uint256(capLeft_) << 72 | uint256(until_) << 40 | uint256(deadFrom_) << 8 | kind_;
+    }
+
+    /// The word with less of its cap; the caller has checked that it holds `paid`.
+    function spend(uint256 word, uint256 paid) internal pure returns (uint256) {
+        unchecked {
+            return word - (paid << 72);
+        }
     }
 
     function capLeft(uint256 word) internal pure returns (uint64) {

@@ -10,6 +10,8 @@ library Signatures {
     );
     bytes32 internal constant BATCH_TYPE = keccak256("Batch(address provider,uint32 epoch,bytes32 vouchers)");
     bytes32 internal constant NODE_TYPE = keccak256("NodeBinding(address node,address provider,uint32 nonce)");
+    bytes32 internal constant AUTHORITY_TYPE =
+        keccak256("AuthorityBinding(address authority,address owner,uint32 epoch)");
     /// Half the order of secp256k1: a higher `s` is the malleable twin and refused.
     uint256 internal constant MAX_S = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
 
