@@ -19,8 +19,8 @@ use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, TimeMs};
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
-/// 3: a hello names the process that says it.
-pub const LINK_VERSION: u16 = 3;
+/// 3: a hello names the process that says it. 4: a report names the provider for whom the node works.
+pub const LINK_VERSION: u16 = 4;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
 /// A node that was silent for this long is lost, in milliseconds.
@@ -109,23 +109,6 @@ impl Promise {
     pub fn digest_to_sign(&self, pool: &PoolId) -> Hash32 {
         signing_digest(pool, "promise", self)
     }
-}
-
-/// One effect with its entry, both shown to be in a log: what a contract needs to believe it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// Canonical bytes of the entry.
-    pub entry: Vec<u8>,
-    /// RFC 9162 §2.1.3: from the entry's leaf to the root of a head.
-    pub path: Vec<Hash32>,
-    /// Leaf of the effect.
-    pub effect: Vec<u8>,
-    /// Its place among the entry's effects.
-    pub index: u64,
-    /// How many there are.
-    pub count: u64,
-    /// From the effect's leaf to the entry's root over its effects.
-    pub effect_path: Vec<Hash32>,
 }
 
 /// What the agent says first, after the challenge.
@@ -334,11 +317,13 @@ pub enum MemberEvent {
     } = 6,
 }
 
-/// A node's statement about one member of one lease.
+/// A node's statement about one member of one lease. The court reads its first 78 canonical bytes, up to the member.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Report {
     /// Who states it.
     pub node: NodeId,
+    /// For whom the node works: who loses his stake if its key contradicts itself.
+    pub provider: Account,
     /// Counts the node's reports from 1, without gaps. The log has those that concern what the node holds.
     pub seq: u64,
     /// The fence under which the node acts.

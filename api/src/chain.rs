@@ -50,6 +50,8 @@ pub enum ChainEvent {
         token: Address,
         /// The vault.
         vault: Address,
+        /// First owner.
+        owner: Account,
         /// First authority.
         authority: Account,
         /// Operator's fee in ten-thousandths.
@@ -116,12 +118,14 @@ pub enum ChainEvent {
         /// The node.
         node: NodeId,
     } = 7,
-    /// Authority passed.
+    /// An epoch began.
     AuthorityChanged {
         /// The new epoch.
         epoch: u32,
-        /// The new authority.
+        /// Its authority.
         authority: Account,
+        /// Its owner.
+        owner: Account,
     } = 8,
     /// A log head was anchored.
     Anchored {
@@ -196,6 +200,8 @@ pub enum ChainEvent {
         cumulative: Amount,
         /// Moved now.
         paid: Amount,
+        /// The delegated key out of whose cap it came; `None` if a key of the renter's own signed.
+        key: Option<Address>,
     } = 16,
     /// A provider took earnings out.
     CashedOut {
@@ -204,8 +210,10 @@ pub enum ChainEvent {
         /// How much.
         amount: Amount,
     } = 17,
-    /// The operator took fees out.
+    /// The owner in an epoch took its fees out.
     FeesCashedOut {
+        /// In which they were earned.
+        epoch: u32,
         /// How much.
         amount: Amount,
     } = 18,
@@ -230,43 +238,59 @@ pub enum ChainEvent {
         /// Whether it may.
         allowed: bool,
     } = 20,
-    /// What an authority has at stake for its promises, and what of it is on its way back.
+    /// What an owner has at stake for what its authorities sign, and what of it is on its way back.
     BondChanged {
         /// Whose.
-        authority: Account,
-        /// At stake, unbonding money included.
-        bond: Amount,
-        /// On its way back.
-        unbonding: Amount,
+        owner: Account,
+        /// At stake, and not on its way back.
+        kept: Amount,
+        /// On its way back, and at stake until it is taken.
+        leaving: Amount,
         /// When that can be taken.
         ready: TimeMs,
     } = 21,
-    /// An authority lost money by evidence.
-    Slashed {
-        /// Whose.
-        authority: Account,
-        /// Names the offence: none is punished twice.
-        case: Hash32,
+    /// The authority of an epoch contradicted itself, and its owner lost all that was at stake.
+    Convicted {
+        /// Who lost it.
+        owner: Account,
+        /// In which epoch it was signed.
+        epoch: u32,
         /// How much.
         amount: Amount,
     } = 22,
-    /// Somebody says that the authority did wrong, and it has until `by` to show that it did not.
-    Accused {
-        /// Whose.
-        authority: Account,
-        /// Names the offence.
-        case: Hash32,
-        /// When silence becomes proof.
-        by: TimeMs,
+    /// An owner gave up what was at stake, to disown anchors.
+    Forfeited {
+        /// Who.
+        owner: Account,
+        /// How much.
+        amount: Amount,
     } = 23,
-    /// The authority showed that an accusation was wrong.
-    Acquitted {
-        /// Names the offence.
-        case: Hash32,
+    /// A provider lost its stake: the node's key contradicted itself.
+    StakeForfeited {
+        /// Who lost it.
+        provider: Account,
+        /// Whose key it was.
+        node: NodeId,
+        /// How much.
+        amount: Amount,
     } = 24,
     /// The authority is there, though it anchors nothing.
     Renewed {
         /// Its epoch.
         epoch: u32,
     } = 25,
+    /// An account may become the owner.
+    OwnerAnnounced {
+        /// Who; zero if nobody may any more.
+        next: Account,
+        /// From when.
+        ready: TimeMs,
+    } = 26,
+    /// What was anchored above this size does not count any more.
+    AnchorsDisowned {
+        /// The epoch that ends with this.
+        epoch: u32,
+        /// What is anchored now.
+        size: u64,
+    } = 27,
 }

@@ -22,9 +22,6 @@ pub mod vault {
 pub mod court {
     super::abigen!(CourtAbi, "abi/Court.json");
 }
-pub mod reader {
-    super::abigen!(ReaderAbi, "abi/Reader.json");
-}
 pub mod forwarder {
     super::abigen!(ForwarderAbi, "abi/Forwarder.json");
 }
@@ -58,11 +55,10 @@ pub fn revert_reason(data: &[u8]) -> String {
 }
 
 fn named(selector: &[u8; 4], values: &[u8]) -> Option<String> {
-    let all: [&Abi; 7] = [
+    let all: [&Abi; 6] = [
         &controller::CONTROLLERABI_ABI,
         &vault::VAULTABI_ABI,
         &court::COURTABI_ABI,
-        &reader::READERABI_ABI,
         &forwarder::FORWARDERABI_ABI,
         &factory::POOLFACTORYABI_ABI,
         &token::TESTTOKENABI_ABI,

@@ -8,7 +8,6 @@ use crate::abi::controller::{CONTROLLERABI_BYTECODE, PoolConfig as AbiConfig};
 use crate::abi::court::COURTABI_BYTECODE;
 use crate::abi::factory::{CreateCall, POOLFACTORYABI_BYTECODE, PoolConfig};
 use crate::abi::forwarder::FORWARDERABI_BYTECODE;
-use crate::abi::reader::READERABI_BYTECODE;
 use crate::abi::token::TESTTOKENABI_BYTECODE;
 use crate::abi::vault::VAULTABI_BYTECODE;
 use crate::pool::{Pool, PoolError};
@@ -26,7 +25,7 @@ pub struct PoolAddresses {
     pub controller: Address,
     /// The money.
     pub vault: Address,
-    /// The authority's bond, and evidence against it.
+    /// Bonds of owners, and contradictions.
     pub court: Address,
     /// ERC-20 in which everything is paid.
     pub token: Address,
@@ -37,7 +36,9 @@ pub struct PoolAddresses {
 pub struct PoolTerms {
     /// ERC-20 in which everything is paid.
     pub token: Address,
-    /// First authority.
+    /// First owner: a cold key, or a contract.
+    pub owner: Account,
+    /// First authority: the hot key of the controller.
     pub authority: Account,
     /// Operator's fee in ten-thousandths.
     pub fee_bps: u16,
@@ -55,10 +56,10 @@ pub struct PoolTerms {
     pub allow_simulated: bool,
     /// Whether nodes without a sandbox may be leased.
     pub allow_unsandboxed: bool,
-    /// What a proven offence costs the bond of an authority.
-    pub penalty: Amount,
-    /// Seconds in which an accusation can be answered.
-    pub answer_delay_s: u32,
+    /// What an owner must keep at stake.
+    pub min_bond: Amount,
+    /// Seconds between announcing an owner and its acceptance.
+    pub hand_over_delay_s: u32,
     /// Seconds of silence after which a standby may take the authority over; 0: nobody can.
     pub take_over_after_s: u32,
     /// Content id of a description; may be empty.
@@ -69,6 +70,7 @@ impl From<&PoolTerms> for PoolConfig {
     fn from(terms: &PoolTerms) -> Self {
         Self {
             token: h160(terms.token),
+            owner: h160(terms.owner),
             authority: h160(terms.authority),
             fee_bps: terms.fee_bps,
             thaw_delay_s: terms.thaw_delay_s,
@@ -78,8 +80,8 @@ impl From<&PoolTerms> for PoolConfig {
             grace_s: terms.grace_s,
             allow_simulated: terms.allow_simulated,
             allow_unsandboxed: terms.allow_unsandboxed,
-            penalty: terms.penalty.0,
-            answer_delay_s: terms.answer_delay_s,
+            min_bond: terms.min_bond.0,
+            hand_over_delay_s: terms.hand_over_delay_s,
             take_over_after_s: terms.take_over_after_s,
             metadata_cid: terms.metadata_cid.clone(),
         }
@@ -90,6 +92,7 @@ impl From<AbiConfig> for PoolTerms {
     fn from(config: AbiConfig) -> Self {
         Self {
             token: address(config.token),
+            owner: account(config.owner),
             authority: account(config.authority),
             fee_bps: config.fee_bps,
             thaw_delay_s: config.thaw_delay_s,
@@ -99,8 +102,8 @@ impl From<AbiConfig> for PoolTerms {
             grace_s: config.grace_s,
             allow_simulated: config.allow_simulated,
             allow_unsandboxed: config.allow_unsandboxed,
-            penalty: Amount(config.penalty),
-            answer_delay_s: config.answer_delay_s,
+            min_bond: Amount(config.min_bond),
+            hand_over_delay_s: config.hand_over_delay_s,
             take_over_after_s: config.take_over_after_s,
             metadata_cid: config.metadata_cid,
         }
@@ -116,17 +119,13 @@ pub async fn deploy_test_token(rpc: &Rpc, signer: &Signer) -> Result<Address, Po
     deploy(rpc, signer, &TESTTOKENABI_BYTECODE).await
 }
 
-/// Deploys a factory, after the forwarder that its pools trust, the reader that their courts ask and the blueprints that
-/// they are made from.
+/// Deploys a factory, after the forwarder that its pools trust and the blueprints that they are made from.
 ///
 /// # Errors
 ///
 /// Any [`PoolError`]. What was deployed before stays.
 pub async fn deploy_factory(rpc: &Rpc, signer: &Signer) -> Result<Address, PoolError> {
-    let mut parts = Vec::new();
-    for code in [&FORWARDERABI_BYTECODE, &READERABI_BYTECODE] {
-        parts.push(deploy(rpc, signer, code).await?);
-    }
+    let mut parts = vec![deploy(rpc, signer, &FORWARDERABI_BYTECODE).await?];
     for code in [&VAULTABI_BYTECODE, &CONTROLLERABI_BYTECODE, &COURTABI_BYTECODE] {
         parts.push(deploy(rpc, signer, &blueprint(code)).await?);
     }
@@ -153,7 +152,7 @@ async fn deploy(rpc: &Rpc, signer: &Signer, code: &[u8]) -> Result<Address, Pool
 ///
 /// # Errors
 ///
-/// Any [`PoolError`]; the contract refuses a fee above 10,000, no authority, and a token without 6 to 18 decimals.
+/// Any [`PoolError`]; the contract refuses terms out of their bounds, and a token without 6 to 18 decimals.
 pub async fn create_pool(
     rpc: &Rpc,
     signer: &Signer,

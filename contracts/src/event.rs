@@ -1,10 +1,12 @@
 //! The pool's events as chain facts.
 
+use core::ops::Range;
+
 use ethers_contract::EthLogDecode as _;
 use ethers_core::abi::RawLog;
 use ethers_core::types::U256;
 use selion_api::chain::{ChainEvent, ComponentKind};
-use selion_api::{Account, Amount, Hash32, NodeId};
+use selion_api::{Account, Address, Amount, Hash32, NodeId};
 
 use crate::abi::controller::ControllerAbiEvents as OfController;
 use crate::abi::court::CourtAbiEvents as OfCourt;
@@ -21,7 +23,7 @@ use crate::word::{account, address, h256, lane64, ms};
 )]
 pub struct EventError {
     /// Which contract.
-    pub contract: selion_api::Address,
+    pub contract: Address,
     /// Height of the block.
     pub block: u64,
     /// Place of the log in it.
@@ -67,26 +69,50 @@ pub(crate) fn unknown(log: &Log, why: String) -> EventError {
     }
 }
 
-/// The facts in one log, in order: none if it is of another address than this pool's controller and vault, several for
-/// a batch of claims.
-///
-/// # Errors
-///
-/// [`EventError`] if it is this pool's and cannot be read.
-pub fn decode_event(pool: &PoolAddresses, log: &Log) -> Result<Vec<ChainEvent>, EventError> {
-    match Read::log(pool, log)? {
-        None => Ok(Vec::new()),
-        Some(Read::Controller(event)) => of_controller(event).map_err(|why| unknown(log, why)),
-        Some(Read::Vault(event)) => Ok(of_vault(event)),
-        Some(Read::Court(event)) => Ok(of_court(event)),
+/// Which rows of the next claim came out of the cap of which key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spends(Vec<(Address, Range<usize>)>);
+
+impl Spends {
+    /// Remembers what a log says of the claim after it.
+    pub(crate) fn note(&mut self, key: Address, first: U256, count: U256) {
+        let [first, count] = [first, count].map(|number| usize::try_from(number).unwrap_or(usize::MAX));
+        self.0.push((key, first..first.saturating_add(count)));
+    }
+
+    /// The key of each of the rows of a claim, which ends what was noted.
+    pub(crate) fn take(&mut self, rows: usize) -> Vec<Option<Address>> {
+        let spends = core::mem::take(&mut self.0);
+        let of = |row| spends.iter().find(|(_, rows)| rows.contains(&row)).map(|(key, _)| *key);
+        (0..rows).map(of).collect()
     }
 }
 
-fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
+/// The facts in logs that follow each other, in order; logs of other addresses give none.
+///
+/// # Errors
+///
+/// [`EventError`] if an event of the pool is not known.
+pub fn decode(pool: &PoolAddresses, logs: &[Log]) -> Result<Vec<ChainEvent>, EventError> {
+    let mut facts = Vec::new();
+    let mut spends = Spends::default();
+    for log in logs {
+        match Read::log(pool, log)? {
+            None => {}
+            Some(Read::Controller(event)) => facts.push(of_controller(event).map_err(|why| unknown(log, why))?),
+            Some(Read::Vault(event)) => facts.extend(of_vault(event, &mut spends)),
+            Some(Read::Court(event)) => facts.push(of_court(&event)),
+        }
+    }
+    Ok(facts)
+}
+
+fn of_controller(event: OfController) -> Result<ChainEvent, String> {
     let fact = match event {
         OfController::PoolOpenedFilter(e) => ChainEvent::PoolOpened {
             token: address(e.config.token),
             vault: address(e.vault),
+            owner: account(e.config.owner),
             authority: account(e.config.authority),
             fee_bps: e.config.fee_bps,
             allow_simulated: e.config.allow_simulated,
@@ -116,9 +142,20 @@ fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
             ChainEvent::OfferSet { node: NodeId(e.node.0), spec_hash: Hash32(e.spec_hash), classes: e.classes }
         }
         OfController::OfferClosedFilter(e) => ChainEvent::OfferClosed { node: NodeId(e.node.0) },
-        OfController::AuthorityChangedFilter(e) => {
-            ChainEvent::AuthorityChanged { epoch: e.epoch, authority: account(e.authority) }
+        OfController::StakeForfeitedFilter(e) => ChainEvent::StakeForfeited {
+            provider: account(e.provider),
+            node: NodeId(e.node.0),
+            amount: Amount(e.amount),
+        },
+        OfController::OwnerAnnouncedFilter(e) => {
+            ChainEvent::OwnerAnnounced { next: account(e.next), ready: ms(e.ready_at) }
         }
+        OfController::AnchorsDisownedFilter(e) => ChainEvent::AnchorsDisowned { epoch: e.epoch, size: e.size },
+        OfController::AuthorityChangedFilter(e) => ChainEvent::AuthorityChanged {
+            epoch: e.epoch,
+            authority: account(e.authority),
+            owner: account(e.owner),
+        },
         OfController::AnchoredFilter(e) => {
             ChainEvent::Anchored { epoch: e.epoch, size: e.size, root: Hash32(e.root), digest: Hash32(e.digest) }
         }
@@ -132,7 +169,7 @@ fn of_controller(event: OfController) -> Result<Vec<ChainEvent>, String> {
             until: ms(e.until),
         },
     };
-    Ok(vec![fact])
+    Ok(fact)
 }
 
 /// The number in the contract's enum.
@@ -145,7 +182,7 @@ pub(crate) fn component_kind(number: u8) -> Result<ComponentKind, String> {
     }
 }
 
-fn of_vault(event: OfVault) -> Vec<ChainEvent> {
+fn of_vault(event: OfVault, spends: &mut Spends) -> Vec<ChainEvent> {
     let fact = match event {
         OfVault::DepositedFilter(e) => ChainEvent::Deposited { renter: account(e.renter), amount: Amount(e.amount) },
         OfVault::EnteredFilter(e) => {
@@ -155,7 +192,7 @@ fn of_vault(event: OfVault) -> Vec<ChainEvent> {
             return if e.amount == 0 { vec![key] } else { vec![deposit, key] };
         }
         OfVault::KeyClearedFilter(e) => {
-            ChainEvent::KeySet { renter: account(e.renter), key: selion_api::Address::ZERO, until: ms(0) }
+            ChainEvent::KeySet { renter: account(e.renter), key: Address::ZERO, until: ms(0) }
         }
         OfVault::KeyGrantedFilter(e) => ChainEvent::KeyGranted {
             renter: account(e.renter),
@@ -170,58 +207,62 @@ fn of_vault(event: OfVault) -> Vec<ChainEvent> {
             ChainEvent::Thawed { renter: account(e.renter), amount: Amount(e.amount), ready: ms(e.ready_at) }
         }
         OfVault::WithdrawnFilter(e) => ChainEvent::Withdrawn { renter: account(e.renter), amount: Amount(e.amount) },
-        OfVault::ClaimedFilter(e) => return claims(account(e.provider), &e.rows),
+        OfVault::SpentFilter(e) => {
+            spends.note(address(e.key), e.first, e.count);
+            return Vec::new();
+        }
+        OfVault::ClaimedFilter(e) => {
+            let keys = spends.take(e.rows.len() / 2);
+            return claims(account(e.provider), &e.rows, &keys);
+        }
         OfVault::CashedOutFilter(e) => {
             ChainEvent::CashedOut { provider: account(e.provider), amount: Amount(e.amount) }
         }
-        OfVault::FeesCashedOutFilter(e) => ChainEvent::FeesCashedOut { amount: Amount(e.amount) },
+        OfVault::FeesCashedOutFilter(e) => ChainEvent::FeesCashedOut { epoch: e.epoch, amount: Amount(e.amount) },
     };
     vec![fact]
 }
 
-/// What concerns an authority. Who is paid for what of a case is between the court and them.
-fn of_court(event: OfCourt) -> Vec<ChainEvent> {
-    let fact = match event {
+fn of_court(event: &OfCourt) -> ChainEvent {
+    match event {
         OfCourt::BondChangedFilter(e) => ChainEvent::BondChanged {
-            authority: account(e.authority),
-            bond: Amount(e.bond),
-            unbonding: Amount(e.unbonding),
+            owner: account(e.owner),
+            kept: Amount(e.kept),
+            leaving: Amount(e.leaving),
             ready: ms(e.ready_at),
         },
-        OfCourt::SlashedFilter(e) => {
-            ChainEvent::Slashed { authority: account(e.authority), case: Hash32(e.case), amount: Amount(e.amount) }
+        OfCourt::ConvictedFilter(e) => {
+            ChainEvent::Convicted { owner: account(e.owner), epoch: e.epoch, amount: Amount(e.amount) }
         }
-        OfCourt::AccusedFilter(e) => {
-            ChainEvent::Accused { authority: account(e.authority), case: Hash32(e.case), by: ms(e.by) }
-        }
-        OfCourt::AcquittedFilter(e) => ChainEvent::Acquitted { case: Hash32(e.case) },
-        OfCourt::ChargedFilter(_) | OfCourt::CreditedFilter(_) | OfCourt::CollectedFilter(_) => return Vec::new(),
-    };
-    vec![fact]
+        OfCourt::ForfeitedFilter(e) => ChainEvent::Forfeited { owner: account(e.owner), amount: Amount(e.amount) },
+    }
 }
 
 /// Two words a voucher: renter(160) | .. and claimed(64) | paid(64) | ..
-fn claims(provider: Account, rows: &[U256]) -> Vec<ChainEvent> {
-    rows.chunks_exact(2)
-        .map(|row| {
-            let mut word = [0; 32];
-            row[0].to_big_endian(&mut word);
-            let mut renter = [0; 20];
-            renter.copy_from_slice(&word[..20]);
-            ChainEvent::Claimed {
-                provider,
-                renter: Account(renter),
-                cumulative: Amount(lane64(row[1], 192)),
-                paid: Amount(lane64(row[1], 128)),
-            }
-        })
-        .collect()
+fn claims(provider: Account, rows: &[U256], keys: &[Option<Address>]) -> Vec<ChainEvent> {
+    let rows = rows.chunks_exact(2).zip(keys);
+    rows.map(|(row, key)| ChainEvent::Claimed {
+        provider,
+        renter: renter_of(row[0]),
+        cumulative: Amount(lane64(row[1], 192)),
+        paid: Amount(lane64(row[1], 128)),
+        key: *key,
+    })
+    .collect()
+}
+
+/// The renter in a voucher's first word.
+pub(crate) fn renter_of(a: U256) -> Account {
+    let mut word = [0; 32];
+    a.to_big_endian(&mut word);
+    let mut renter = [0; 20];
+    renter.copy_from_slice(&word[..20]);
+    Account(renter)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use selion_api::Address;
 
     const POOL: PoolAddresses = PoolAddresses {
         factory: Address([1; 20]),
@@ -243,13 +284,23 @@ mod tests {
     #[test]
     fn a_log_of_the_controller_is_a_fact_and_of_another_address_is_none() {
         let fact = ChainEvent::NodeRetired { node: NodeId([7; 20]) };
-        assert_eq!(decode_event(&POOL, &node_retired(POOL.controller)).expect("known"), vec![fact]);
-        assert_eq!(decode_event(&POOL, &node_retired(Address([9; 20]))).expect("foreign"), vec![]);
+        assert_eq!(decode(&POOL, &[node_retired(POOL.controller)]).expect("known"), vec![fact]);
+        assert_eq!(decode(&POOL, &[node_retired(Address([9; 20]))]).expect("foreign"), vec![]);
     }
 
     #[test]
     fn a_log_that_only_the_controller_may_emit_is_refused_from_the_vault() {
-        let error = decode_event(&POOL, &node_retired(POOL.vault)).expect_err("unknown to the vault").to_string();
+        let error = decode(&POOL, &[node_retired(POOL.vault)]).expect_err("unknown to the vault").to_string();
         assert!(error.contains("does not know") && error.contains("release"), "{error}");
+    }
+
+    #[test]
+    fn a_row_of_a_claim_is_of_the_key_that_spent_it_and_of_no_later_claim() {
+        let (one, other) = (Address([1; 20]), Address([2; 20]));
+        let mut spends = Spends::default();
+        spends.note(one, 0.into(), 2.into());
+        spends.note(other, 3.into(), 1.into());
+        assert_eq!(spends.take(5), [Some(one), Some(one), None, Some(other), None]);
+        assert_eq!(spends.take(2), [None, None]);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The bindings come from the committed ABI in `abi/`; `cargo build` needs no Solidity toolchain. ethers encodes,
 //! decodes and signs; its types stay inside this crate. Two rules keep pools apart: every log query names its
-//! addresses, and [`decode_event`] decodes no log of any other address.
+//! addresses, and [`decode`] decodes no log of any other address.
 
 mod abi;
 pub mod audited;
@@ -28,8 +28,8 @@ pub mod write;
 
 pub use bloom::Bloom;
 pub use deploy::{PoolAddresses, PoolTerms};
-pub use event::{EventError, decode_event};
-pub use node::node_binding_digest;
+pub use event::{EventError, decode};
+pub use node::{authority_binding_digest, node_binding_digest};
 pub use permit::Permit;
 pub use pool::{Pool, PoolError};
 pub use relay::{ForwardRequest, PoolCall};

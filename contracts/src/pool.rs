@@ -5,7 +5,7 @@ use selion_api::rest::Terms;
 use selion_api::{Address, Hash32};
 
 use crate::deploy::{PoolAddresses, PoolTerms, is_contract};
-use crate::event::{EventError, decode_event};
+use crate::event::{EventError, decode};
 use crate::rpc::{BlockTag, Header, Log, Receipt, Rpc, RpcError};
 use crate::signer::{Signer, SignerError};
 use crate::tx::{Draft, TxError, send};
@@ -128,11 +128,7 @@ impl Pool {
     ///
     /// [`EventError`] if an event of the pool is not known.
     pub fn decode_all(&self, logs: &[Log]) -> Result<Vec<ChainEvent>, PoolError> {
-        let mut facts = Vec::new();
-        for log in logs {
-            facts.extend(decode_event(&self.at, log)?);
-        }
-        Ok(facts)
+        Ok(decode(&self.at, logs)?)
     }
 
     /// Sends a call as a transaction and waits for its block.
@@ -168,8 +164,8 @@ impl PoolTerms {
             thaw_s: self.thaw_delay_s,
             grace_s: self.grace_s,
             finality_depth: (self.finality_depth != Self::FINALIZED_TAG).then_some(self.finality_depth),
-            penalty: self.penalty,
-            answer_s: self.answer_delay_s,
+            min_bond: self.min_bond,
+            hand_over_s: self.hand_over_delay_s,
             take_over_after_s: self.take_over_after_s,
             allow_simulated: self.allow_simulated,
             allow_unsandboxed: self.allow_unsandboxed,

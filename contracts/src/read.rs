@@ -58,36 +58,36 @@ pub struct HeadRecord {
     pub seen: TimeMs,
 }
 
-/// What an authority has at stake.
+/// An epoch of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BondRecord {
-    /// At stake, unbonding money included.
-    pub bond: Amount,
-    /// On its way back.
-    pub unbonding: Amount,
-    /// When that can be taken.
-    pub ready: TimeMs,
-    /// Accusations that are open.
-    pub open: u32,
+pub struct EpochRecord {
+    /// Who owned the pool in it.
+    pub owner: Account,
+    /// Entries anchored at its end, or now.
+    pub size: u64,
+    /// The commitment to that head: its first 16 bytes, and the rest where a new owner accepted it; zeros: none counts.
+    pub anchor: [u8; 32],
 }
 
-/// A case as the court stores it. Accuser, harmed and what is at risk are of open cases only.
+/// What an owner has at stake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CaseRecord {
-    /// Who is accused, or was punished.
-    pub authority: Account,
-    /// Until when an answer is sure to count.
-    pub by: TimeMs,
-    /// 0 unknown, 1 open, 2 punished, 3 acquitted.
-    pub state: u8,
-    /// Whose deposit is held.
-    pub accuser: Account,
-    /// What the harmed can have lost at most; all ones: not known.
-    pub at_risk: u64,
-    /// Who is harmed; zero if nobody is.
-    pub harmed: Account,
-    /// What the answer must lie between, as 32 bytes of the word.
-    pub places: [u8; 32],
+pub struct BondRecord {
+    /// At stake, and not on its way back.
+    pub kept: Amount,
+    /// On its way back, and at stake until it is taken.
+    pub leaving: Amount,
+    /// When that can be taken.
+    pub ready: TimeMs,
+}
+
+impl BondRecord {
+    /// The bond as of `now`: what was not taken within `unbond_delay_s` of its moment is kept again.
+    #[must_use]
+    pub fn at(self, now: TimeMs, unbond_delay_s: u32) -> Self {
+        let lapses = self.ready.plus(u64::from(unbond_delay_s) * 1_000);
+        let lapsed = self.leaving > Amount::ZERO && now > lapses;
+        if lapsed { Self { kept: self.kept.saturating_add(self.leaving), ..Self::default() } } else { self }
+    }
 }
 
 /// A licence as the controller stores it.
@@ -119,8 +119,6 @@ pub struct TotalsRecord {
     pub fee: Amount,
     /// Earnings taken out.
     pub paid_out: Amount,
-    /// Fees taken out.
-    pub fee_out: Amount,
 }
 
 /// What a key other than the own one may do.
@@ -168,29 +166,62 @@ impl Pool {
         self.ask(self.at.controller, "court", c::CourtCall.encode(), block).await.map(address)
     }
 
-    /// What an authority has at stake in the court.
-    pub async fn bond(&self, authority: Account, block: BlockTag) -> Result<BondRecord, PoolError> {
-        let call = court::BondOfCall { authority: h160(authority) }.encode();
-        let (bond, unbonding, ready, open): (u64, u64, u64, u32) =
-            self.ask(self.at.court, "bondOf", call, block).await?;
-        Ok(BondRecord { bond: Amount(bond), unbonding: Amount(unbonding), ready: ms(ready), open })
+    /// The present owner.
+    pub async fn owner(&self, block: BlockTag) -> Result<Account, PoolError> {
+        self.ask(self.at.controller, "owner", c::OwnerCall.encode(), block).await.map(account)
     }
 
-    /// A case of the court.
-    pub async fn case(&self, case: Hash32, block: BlockTag) -> Result<CaseRecord, PoolError> {
-        let held: court::Case =
-            self.ask(self.at.court, "caseOf", court::CaseOfCall { case: case.0 }.encode(), block).await?;
-        let mut places = [0; 32];
-        held.places.to_big_endian(&mut places);
-        Ok(CaseRecord {
-            authority: account(held.authority),
-            by: ms(held.by),
-            state: held.state,
-            accuser: account(held.accuser),
-            at_risk: held.at_risk,
-            harmed: account(held.harmed),
-            places,
-        })
+    /// Who may become the owner, and from when; `None` if nobody may.
+    pub async fn announced(&self, block: BlockTag) -> Result<Option<(Account, TimeMs)>, PoolError> {
+        let (next, ready): (H160, u64) =
+            self.ask(self.at.controller, "announced", c::AnnouncedCall.encode(), block).await?;
+        Ok((next != H160::zero()).then(|| (account(next), ms(ready))))
+    }
+
+    /// Owner and anchor of an epoch; zeros if it never was.
+    pub async fn epoch_of(&self, epoch: u32, block: BlockTag) -> Result<EpochRecord, PoolError> {
+        let call = c::EpochOfCall { epoch }.encode();
+        let (held,): (c::Epoch,) = self.ask(self.at.controller, "epochOf", call, block).await?;
+        Ok(EpochRecord { owner: account(held.owner), size: held.size, anchor: held.anchor })
+    }
+
+    /// What an owner has at stake in the court.
+    pub async fn bond(&self, owner: Account, block: BlockTag) -> Result<BondRecord, PoolError> {
+        let call = court::BondOfCall { owner: h160(owner) }.encode();
+        let (held,): (court::Bond,) = self.ask(self.at.court, "bondOf", call, block).await?;
+        Ok(BondRecord { kept: Amount(held.kept), leaving: Amount(held.leaving), ready: ms(held.ready_at) })
+    }
+
+    /// What stands behind the statements of an epoch.
+    pub async fn at_stake(&self, epoch: u32, block: BlockTag) -> Result<Amount, PoolError> {
+        self.ask(self.at.court, "atStake", court::AtStakeCall { epoch }.encode(), block).await.map(Amount)
+    }
+
+    /// Whether an epoch's authority was shown to contradict itself.
+    pub async fn is_convicted(&self, epoch: u32, block: BlockTag) -> Result<bool, PoolError> {
+        self.ask(self.at.court, "convicted", court::ConvictedCall(epoch).encode(), block).await
+    }
+
+    /// Whether a node ever was a provider's, and whether that provider lost its stake for what the node's key signed.
+    pub async fn binding(&self, node: NodeId, provider: Account, block: BlockTag) -> Result<(bool, bool), PoolError> {
+        let call = c::BindingOfCall { node: h160(node), provider: h160(provider) }.encode();
+        self.ask(self.at.controller, "bindingOf", call, block).await
+    }
+
+    /// How many offers a provider has.
+    pub async fn offers_of(&self, provider: Account, block: BlockTag) -> Result<u32, PoolError> {
+        let call = c::OffersOfCall { provider: h160(provider) }.encode();
+        self.ask(self.at.controller, "offersOf", call, block).await
+    }
+
+    /// What of forfeited stakes was burnt so far.
+    pub async fn stakes_burnt(&self, block: BlockTag) -> Result<Amount, PoolError> {
+        self.ask(self.at.controller, "burnt", c::BurntCall.encode(), block).await.map(Amount)
+    }
+
+    /// The unpaid fees of an epoch.
+    pub async fn fees_of(&self, epoch: u32, block: BlockTag) -> Result<Amount, PoolError> {
+        self.ask(self.at.vault, "feesOf", v::FeesOfCall { epoch }.encode(), block).await.map(Amount)
     }
 
     /// Token base units in one unit of the pool.
@@ -199,15 +230,9 @@ impl Pool {
         Ok(u128::try_from(wide).unwrap_or(u128::MAX))
     }
 
-    /// What the court burnt so far.
+    /// What the court burnt of bonds so far.
     pub async fn burnt(&self, block: BlockTag) -> Result<Amount, PoolError> {
         self.ask(self.at.court, "burnt", court::BurntCall.encode(), block).await.map(Amount)
-    }
-
-    /// What an account may collect from the court.
-    pub async fn credit(&self, account: Account, block: BlockTag) -> Result<Amount, PoolError> {
-        let call = court::CreditCall { account: h160(account) }.encode();
-        self.ask(self.at.court, "credit", call, block).await.map(Amount)
     }
 
     /// Who may bring requests that others signed.
@@ -217,7 +242,7 @@ impl Pool {
 
     /// Whether an account may take the authority over.
     pub async fn is_standby(&self, account: Account, block: BlockTag) -> Result<bool, PoolError> {
-        let call = c::IsStandbyCall(h160(account)).encode();
+        let call = c::IsStandbyCall { who: h160(account) }.encode();
         self.ask(self.at.controller, "isStandby", call, block).await
     }
 
@@ -234,17 +259,11 @@ impl Pool {
         Ok(LicenceRecord { seats, until: ms(until) })
     }
 
-    /// When a renter last took money out; 0 if never.
-    pub async fn withdrawn_at(&self, renter: Account, block: BlockTag) -> Result<TimeMs, PoolError> {
-        let call = v::WithdrawnAtCall { renter: h160(renter) }.encode();
-        self.ask(self.at.vault, "withdrawnAt", call, block).await.map(ms)
-    }
-
     /// Who signs vouchers of an epoch, and through when that counts.
     pub async fn authority_of(&self, epoch: u32, block: BlockTag) -> Result<(Account, TimeMs), PoolError> {
         let call = v::AuthorityOfCall { epoch }.encode();
-        let (signer, until): (H160, u64) = self.ask(self.at.vault, "authorityOf", call, block).await?;
-        Ok((account(signer), ms(until)))
+        let (signer, until): (H160, u32) = self.ask(self.at.vault, "authorityOf", call, block).await?;
+        Ok((account(signer), ms(until.into())))
     }
 
     /// The present authority.
@@ -277,14 +296,14 @@ impl Pool {
         kind: ComponentKind,
         block: BlockTag,
     ) -> Result<(String, TimeMs), PoolError> {
-        let call = c::ComponentCall { owner: h160(owner), kind: kind as u8 }.encode();
+        let call = c::ComponentCall { who: h160(owner), kind: kind as u8 }.encode();
         let (endpoint, until): (String, u64) = self.ask(self.at.controller, "component", call, block).await?;
         Ok((endpoint, ms(until)))
     }
 
     /// A provider; `None` if unknown.
     pub async fn provider(&self, owner: Account, block: BlockTag) -> Result<Option<ProviderRecord>, PoolError> {
-        let call = c::ProviderCall { owner: h160(owner) }.encode();
+        let call = c::ProviderCall { who: h160(owner) }.encode();
         let (payout, stake, unbonding, ready): (H160, u64, u64, u64) =
             self.ask(self.at.controller, "provider", call, block).await?;
         let record = ProviderRecord {
@@ -340,14 +359,8 @@ impl Pool {
     /// A provider's totals.
     pub async fn totals(&self, provider: Account, block: BlockTag) -> Result<TotalsRecord, PoolError> {
         let call = v::TotalsCall { provider: h160(provider) }.encode();
-        let (earned, fee, paid_out, fee_out): (u64, u64, u64, u64) =
-            self.ask(self.at.vault, "totals", call, block).await?;
-        Ok(TotalsRecord {
-            earned: Amount(earned),
-            fee: Amount(fee),
-            paid_out: Amount(paid_out),
-            fee_out: Amount(fee_out),
-        })
+        let (earned, fee, paid_out): (u64, u64, u64) = self.ask(self.at.vault, "totals", call, block).await?;
+        Ok(TotalsRecord { earned: Amount(earned), fee: Amount(fee), paid_out: Amount(paid_out) })
     }
 
     /// A delegated or retired key; `None` if the renter has no such key (the own key is in [`account`](Self::account)).

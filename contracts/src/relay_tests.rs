@@ -109,23 +109,23 @@ fn a_call_is_named_by_its_contract_and_function() {
     let read = |call: &Call| PoolCall::read(&pool.at, call.to, &call.data);
     let named = |call: Call| read(&call).map(|call| (call.contract, call.name)).expect("a call of the pool");
     let until = TimeMs(4_000_000_000_000);
-    assert_eq!(named(pool.cash_out(Address([5; 20]))), (Contract::Vault, String::from("cashOut")));
+    assert_eq!(named(pool.cash_out(Account([5; 20]))), (Contract::Vault, String::from("cashOut")));
     let listed = pool.register_component(ComponentKind::Gateway, "http://g", until);
     assert_eq!(named(listed.clone()), (Contract::Controller, String::from("registerComponent")));
 
     // A byte too many, a byte too few, dirt in an address, another contract's function, another pool's contract.
-    let mut long = pool.cash_out(Address([5; 20]));
+    let mut long = pool.cash_out(Account([5; 20]));
     long.data.push(0);
-    let mut short = pool.cash_out(Address([5; 20]));
+    let mut short = pool.cash_out(Account([5; 20]));
     short.data.pop();
-    let mut dirty = pool.cash_out(Address([5; 20]));
+    let mut dirty = pool.cash_out(Account([5; 20]));
     dirty.data[4] = 1;
     let mut padded = listed;
     padded.data.extend([0; 32]);
     for call in [long, short, dirty, padded] {
         assert!(matches!(read(&call), Err(NotACall::Arguments { .. })), "{call:?}");
     }
-    let foreign = Call { to: pool.at.controller, ..pool.cash_out(Address([5; 20])) };
+    let foreign = Call { to: pool.at.controller, ..pool.cash_out(Account([5; 20])) };
     assert!(matches!(read(&foreign), Err(NotACall::Unknown { contract: Contract::Controller, .. })));
     assert!(matches!(read(&Call { to: pool.at.vault, data: vec![1] }), Err(NotACall::Unknown { .. })));
     assert_eq!(named(pool.mint(Address([5; 20]), 1)), (Contract::Token, String::from("mint")));

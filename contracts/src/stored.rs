@@ -12,21 +12,19 @@ use crate::abi::controller::ControllerAbiEvents as OfController;
 use crate::abi::court::CourtAbiEvents as OfCourt;
 use crate::abi::vault::VaultAbiEvents as OfVault;
 use crate::deploy::PoolAddresses;
-use crate::event::{EventError, Read, component_kind, unknown};
+use crate::event::{EventError, Read, Spends, component_kind, renter_of, unknown};
 use crate::read::{
-    AccountRecord, BondRecord, CaseRecord, HeadRecord, KeyRecord, LicenceRecord, NodeRecord, OfferRecord,
+    AccountRecord, BondRecord, EpochRecord, HeadRecord, KeyRecord, LicenceRecord, NodeRecord, OfferRecord,
     ProviderRecord, TotalsRecord,
 };
 use crate::rpc::Log;
-use crate::voucher::head_commitment;
+use crate::voucher::{head_commitment, head_hash};
 use crate::word::{account, address, lane64, ms};
 
-/// Through when the present authority signs: the contracts' type(uint40).max.
-const PRESENT_S: u64 = (1 << 40) - 1;
-/// States of a case.
-const OPEN: u8 = 1;
-const PUNISHED: u8 = 2;
-const ACQUITTED: u8 = 3;
+/// Through when the present authority signs: the contracts' type(uint32).max.
+const PRESENT_S: u64 = (1 << 32) - 1;
+/// What a payee gets of what is forfeited: a tenth.
+const REWARD: u64 = 10;
 
 /// What a renter is thawing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,19 +33,27 @@ pub struct ThawRecord {
     pub amount: Amount,
     /// When it can be withdrawn.
     pub ready: TimeMs,
-    /// When the renter withdrew last; 0 if never.
-    pub withdrawn: TimeMs,
 }
 
 /// Every stored field of a pool's controller, vault and court. What was deleted stays here as what its reader answers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Stored {
     /// Epoch, anchor, and when the authority was seen; `None` before the pool was opened.
     pub head: Option<HeadRecord>,
     /// Who signs vouchers of which epoch, and through when that counts.
     pub authorities: BTreeMap<u32, (Account, TimeMs)>,
+    /// The present owner; zero before the pool was opened.
+    pub owner: Account,
+    /// Who may become the owner, and from when.
+    pub announced: Option<(Account, TimeMs)>,
+    /// Epochs that ended.
+    pub ended: BTreeMap<u32, EpochRecord>,
+    /// What of the fees of an epoch was not taken out.
+    pub fees: BTreeMap<u32, Amount>,
     /// Who may take over, and who no more.
     pub standbys: BTreeMap<Account, bool>,
+    /// Nodes by who ever bound them: whether the stake was lost for it.
+    pub bindings: BTreeMap<(NodeId, Account), bool>,
     /// Providers.
     pub providers: BTreeMap<Account, ProviderRecord>,
     /// Nodes.
@@ -68,14 +74,19 @@ pub struct Stored {
     pub pairs: BTreeMap<(Account, Account), (Amount, TimeMs)>,
     /// Totals of providers.
     pub totals: BTreeMap<Account, TotalsRecord>,
-    /// Bonds of authorities.
+    /// Bonds of owners, as they were stored: see [`BondRecord::at`].
     pub bonds: BTreeMap<Account, BondRecord>,
-    /// Cases.
-    pub cases: BTreeMap<Hash32, CaseRecord>,
-    /// What accounts may collect from the court.
-    pub credits: BTreeMap<Account, Amount>,
+    /// Epochs whose authority contradicted itself.
+    pub convicted: BTreeMap<u32, Amount>,
     /// What the court burnt.
     pub burnt: Amount,
+    /// What the controller burnt of stakes.
+    pub stakes_burnt: Amount,
+    fee_bps: u64,
+    spends: Spends,
+    /// The whole commitment to the last head that was anchored.
+    anchored: [u8; 32],
+    disowned: bool,
 }
 
 impl Stored {
@@ -87,7 +98,7 @@ impl Stored {
     pub fn take(&mut self, pool: &PoolAddresses, log: &Log, at: TimeMs) -> Result<(), EventError> {
         match Read::log(pool, log)? {
             Some(Read::Controller(event)) => self.controller(event, at).map_err(|why| unknown(log, why))?,
-            Some(Read::Vault(event)) => self.vault(event, at),
+            Some(Read::Vault(event)) => self.vault(event),
             Some(Read::Court(event)) => self.court(event),
             None => {}
         }
@@ -99,16 +110,33 @@ impl Stored {
             OfController::PoolOpenedFilter(e) => {
                 self.head = Some(HeadRecord { epoch: 1, size: 0, commitment: [0; 16], seen: at });
                 self.authorities.insert(1, (account(e.config.authority), ms(PRESENT_S)));
+                self.owner = account(e.config.owner);
+                self.fee_bps = e.config.fee_bps.into();
             }
             OfController::AuthorityChangedFilter(e) => {
-                if let Some((_, until)) = self.authorities.get_mut(&e.epoch.saturating_sub(1)) {
+                let old = e.epoch.saturating_sub(1);
+                self.end_epoch(old, account(e.owner));
+                if let Some((_, until)) = self.authorities.get_mut(&old) {
                     *until = ms(e.old_valid_until);
                 }
                 self.authorities.insert(e.epoch, (account(e.authority), ms(PRESENT_S)));
                 self.seen(e.epoch, at);
             }
+            OfController::OwnerAnnouncedFilter(e) => {
+                let next = account(e.next);
+                self.announced = (next != Account([0; 20])).then(|| (next, ms(e.ready_at)));
+            }
+            OfController::AnchorsDisownedFilter(e) => {
+                self.head = Some(HeadRecord { epoch: e.epoch, size: e.size, commitment: [0; 16], seen: at });
+                self.disowned = true;
+            }
+            OfController::StakeForfeitedFilter(e) => {
+                self.bindings.insert((NodeId(e.node.0), account(e.provider)), true);
+                self.stakes_burnt = self.stakes_burnt.saturating_add(Amount(e.amount - e.amount / REWARD));
+            }
             OfController::AnchoredFilter(e) => {
                 let commitment = head_commitment(Hash32(e.root), Hash32(e.digest));
+                self.anchored = head_hash(Hash32(e.root), Hash32(e.digest));
                 self.head = Some(HeadRecord { epoch: e.epoch, size: e.size, commitment, seen: at });
             }
             OfController::RenewedFilter(e) => self.seen(e.epoch, at),
@@ -124,6 +152,7 @@ impl Stored {
                 (entry.stake, entry.unbonding, entry.ready) = (Amount(e.stake), Amount(e.unbonding), ms(e.ready_at));
             }
             OfController::NodeRegisteredFilter(e) => {
+                self.bindings.insert((NodeId(e.node.0), account(e.provider)), false);
                 let bound = NodeRecord { provider: Some(account(e.provider)), nonce: e.nonce.saturating_add(1) };
                 self.nodes.insert(NodeId(e.node.0), bound);
             }
@@ -146,6 +175,38 @@ impl Stored {
         Ok(())
     }
 
+    /// An epoch ended, and `owner` has the next one. As `Controller._begin` keeps it.
+    fn end_epoch(&mut self, epoch: u32, owner: Account) {
+        let Some(head) = self.head else { return };
+        let accepted = owner != self.owner;
+        let mut ended = self.epoch_of(epoch).unwrap_or_default();
+        if accepted {
+            ended.anchor = if head.commitment == [0; 16] { [0; 32] } else { self.anchored };
+            self.announced = None;
+            self.standbys.values_mut().for_each(|allowed| *allowed = false);
+        }
+        if core::mem::take(&mut self.disowned) {
+            ended.anchor = [0; 32];
+        }
+        self.ended.insert(epoch, ended);
+        self.owner = owner;
+    }
+
+    /// Owner and anchor of an epoch; `None` before the pool was opened.
+    #[must_use]
+    pub fn epoch_of(&self, epoch: u32) -> Option<EpochRecord> {
+        let head = self.head?;
+        if epoch != head.epoch {
+            return Some(self.ended.get(&epoch).copied().unwrap_or_default());
+        }
+        let before = self.ended.get(&epoch.saturating_sub(1)).copied().unwrap_or_default();
+        let mut anchor = [0; 32];
+        anchor[..16].copy_from_slice(&head.commitment);
+        // What was taken over is kept as it was.
+        let anchor = if head.size == before.size { before.anchor } else { anchor };
+        Some(EpochRecord { owner: self.owner, size: head.size, anchor })
+    }
+
     /// The authority of an epoch showed that it lives.
     fn seen(&mut self, epoch: u32, at: TimeMs) {
         if let Some(head) = &mut self.head {
@@ -153,7 +214,7 @@ impl Stored {
         }
     }
 
-    fn vault(&mut self, event: OfVault, at: TimeMs) {
+    fn vault(&mut self, event: OfVault) {
         match event {
             OfVault::DepositedFilter(e) => self.pay_in(account(e.renter), Amount(e.amount)),
             OfVault::EnteredFilter(e) => {
@@ -163,9 +224,14 @@ impl Stored {
             }
             OfVault::KeyClearedFilter(e) => self.set_own(account(e.renter), Address::ZERO, TimeMs(0)),
             OfVault::KeyGrantedFilter(e) => {
-                // By a renter, who cannot grant a revoked key, or by a claim, which changes the cap only.
-                let key = self.keys.entry((account(e.renter), address(e.key))).or_default();
-                (key.cap_left, key.until, key.delegated) = (Amount(e.cap), ms(e.until.into()), true);
+                // A dead key that is granted anew lives again.
+                let key = KeyRecord {
+                    cap_left: Amount(e.cap),
+                    until: ms(e.until.into()),
+                    dead_from: None,
+                    delegated: true,
+                };
+                self.keys.insert((account(e.renter), address(e.key)), key);
             }
             OfVault::KeyRevokedFilter(e) => self.revoke(account(e.renter), address(e.key), ms(e.dead_from.into())),
             OfVault::ThawedFilter(e) => {
@@ -175,16 +241,17 @@ impl Stored {
             OfVault::WithdrawnFilter(e) => {
                 let renter = account(e.renter);
                 self.pay_out(renter, Amount(e.amount));
-                self.thawing.insert(renter, ThawRecord { withdrawn: at, ..ThawRecord::default() });
+                self.thawing.insert(renter, ThawRecord::default());
             }
             OfVault::ClaimedFilter(e) => self.claimed(account(e.provider), e.totals, &e.rows),
             OfVault::CashedOutFilter(e) => {
                 let totals = self.totals.entry(account(e.provider)).or_default();
                 totals.paid_out = totals.paid_out.saturating_add(Amount(e.amount));
             }
+            OfVault::SpentFilter(e) => self.spends.note(address(e.key), e.first, e.count),
             OfVault::FeesCashedOutFilter(e) => {
-                let totals = self.totals.entry(account(e.provider)).or_default();
-                totals.fee_out = totals.fee_out.saturating_add(Amount(e.amount));
+                let fees = self.fees.entry(e.epoch).or_default();
+                *fees = fees.saturating_sub(Amount(e.amount));
             }
         }
     }
@@ -214,22 +281,26 @@ impl Stored {
         }
     }
 
-    /// Two words a voucher: renter(160) | cumulative(64) | .. and claimed(64) | paid(64) | usedThroughMs(64) | ..
+    /// Two words a voucher: renter(160) | cumulative(64) | epoch(32) and claimed(64) | paid(64) | usedThroughMs(64) | ..
     fn claimed(&mut self, provider: Account, totals: U256, rows: &[U256]) {
-        let [earned, fee, paid_out, fee_out] = [192, 128, 64, 0].map(|low| Amount(lane64(totals, low)));
-        self.totals.insert(provider, TotalsRecord { earned, fee, paid_out, fee_out });
-        for row in rows.chunks_exact(2) {
-            let (voucher, paid) = (row[0], row[1]);
-            let mut word = [0; 32];
-            voucher.to_big_endian(&mut word);
-            let mut renter = [0; 20];
-            renter.copy_from_slice(&word[..20]);
-            let (renter, claimed) = (Account(renter), lane64(paid, 192));
-            self.pay_out(renter, Amount(lane64(paid, 128)));
+        let [earned, fee, paid_out] = [192, 128, 64].map(|low| Amount(lane64(totals, low)));
+        self.totals.insert(provider, TotalsRecord { earned, fee, paid_out });
+        let keys = self.spends.take(rows.len() / 2);
+        for (row, key) in rows.chunks_exact(2).zip(keys) {
+            let (voucher, moved) = (row[0], row[1]);
+            let (renter, epoch) = (renter_of(voucher), voucher.low_u32());
+            let (claimed, paid) = (lane64(moved, 192), lane64(moved, 128));
+            self.pay_out(renter, Amount(paid));
+            if let Some(known) = key.and_then(|key| self.keys.get_mut(&(renter, key))) {
+                known.cap_left = known.cap_left.saturating_sub(Amount(paid));
+            }
+            let fees = self.fees.entry(epoch).or_default();
+            let fee = fee_of(claimed, self.fee_bps).saturating_sub(fee_of(claimed.saturating_sub(paid), self.fee_bps));
+            *fees = fees.saturating_add(Amount(fee));
             let pair = self.pairs.entry((provider, renter)).or_default();
             pair.0 = Amount(claimed);
             if claimed == lane64(voucher, 32) {
-                pair.1 = TimeMs(lane64(paid, 64));
+                pair.1 = TimeMs(lane64(moved, 64));
             }
         }
     }
@@ -237,46 +308,20 @@ impl Stored {
     fn court(&mut self, event: OfCourt) {
         match event {
             OfCourt::BondChangedFilter(e) => {
-                let held = self.bonds.entry(account(e.authority)).or_default();
-                (held.bond, held.unbonding, held.ready) = (Amount(e.bond), Amount(e.unbonding), ms(e.ready_at));
+                let bond = BondRecord { kept: Amount(e.kept), leaving: Amount(e.leaving), ready: ms(e.ready_at) };
+                self.bonds.insert(account(e.owner), bond);
             }
-            OfCourt::AccusedFilter(e) => {
-                let authority = account(e.authority);
-                let case = CaseRecord { authority, by: ms(e.by), state: OPEN, ..CaseRecord::default() };
-                self.cases.insert(Hash32(e.case), case);
-                let held = self.bonds.entry(authority).or_default();
-                held.open = held.open.saturating_add(1);
+            OfCourt::ConvictedFilter(e) => {
+                self.convicted.insert(e.epoch, Amount(e.amount));
+                self.burnt = self.burnt.saturating_add(Amount(e.amount - e.amount / REWARD));
             }
-            OfCourt::ChargedFilter(e) => {
-                let case = self.cases.entry(Hash32(e.case)).or_default();
-                (case.accuser, case.harmed, case.at_risk) = (account(e.accuser), account(e.harmed), e.at_risk);
-                e.places.to_big_endian(&mut case.places);
-            }
-            OfCourt::AcquittedFilter(e) => self.close(Hash32(e.case), ACQUITTED, None),
-            OfCourt::SlashedFilter(e) => {
-                self.close(Hash32(e.case), PUNISHED, Some(account(e.authority)));
-                self.burnt = self.burnt.saturating_add(Amount(e.burnt));
-            }
-            OfCourt::CreditedFilter(e) => {
-                let credit = self.credits.entry(account(e.account)).or_default();
-                *credit = credit.saturating_add(Amount(e.amount));
-            }
-            OfCourt::CollectedFilter(e) => {
-                let credit = self.credits.entry(account(e.account)).or_default();
-                *credit = credit.saturating_sub(Amount(e.amount));
-            }
+            OfCourt::ForfeitedFilter(e) => self.burnt = self.burnt.saturating_add(Amount(e.amount)),
         }
     }
+}
 
-    /// A case ends, which was open unless it needed no answer. Who accused, who is harmed and of how much is forgotten.
-    fn close(&mut self, id: Hash32, state: u8, authority: Option<Account>) {
-        let case = self.cases.entry(id).or_default();
-        let was_open = case.state == OPEN;
-        let authority = authority.unwrap_or(case.authority);
-        // Its places stay: nobody reads those of a closed case, and clearing them costs gas.
-        *case = CaseRecord { authority, by: case.by, state, places: case.places, ..CaseRecord::default() };
-        if was_open && let Some(held) = self.bonds.get_mut(&authority) {
-            held.open = held.open.saturating_sub(1);
-        }
-    }
+/// The operator's part of a pair's total, rounded down.
+fn fee_of(claimed: u64, fee_bps: u64) -> u64 {
+    let part = u128::from(claimed) * u128::from(fee_bps) / 10_000;
+    u64::try_from(part).unwrap_or(u64::MAX)
 }

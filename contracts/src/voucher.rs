@@ -147,10 +147,15 @@ pub(crate) fn item(signed: &SignedVoucher) -> Item {
 /// The first 128 bits of keccak256(root, digest), as the controller keeps them of the last anchor.
 #[must_use]
 pub fn head_commitment(root: Hash32, digest: Hash32) -> [u8; 16] {
-    let hash = keccak256((H256(root.0), H256(digest.0)).encode());
     let mut first = [0; 16];
-    first.copy_from_slice(&hash[..16]);
+    first.copy_from_slice(&head_hash(root, digest)[..16]);
     first
+}
+
+/// keccak256(root, digest): what is kept of an anchor that a new owner accepted.
+#[must_use]
+pub fn head_hash(root: Hash32, digest: Hash32) -> [u8; 32] {
+    keccak256((H256(root.0), H256(digest.0)).encode())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use selion_api::unit::TimeMs;
 use selion_api::{Account, Address, Amount, Hash32, NodeId, Signature};
 
 use crate::abi::{controller as c, token as t, vault as v};
-use crate::node::node_binding_digest;
+use crate::node::{authority_binding_digest, node_binding_digest};
 use crate::pool::Pool;
 use crate::signer::{Signer, SignerError, compact};
 use crate::voucher::{item, item2};
@@ -84,10 +84,16 @@ impl Pool {
         self.to_controller(c::UnbondCall { amount: amount.0 }.encode())
     }
 
-    /// Takes unbonded stake.
+    /// Pays the caller's unbonded stake to who is paid.
     #[must_use]
-    pub fn withdraw_stake(&self, to: Address) -> Call {
-        self.to_controller(c::WithdrawStakeCall { to: h160(to) }.encode())
+    pub fn withdraw_stake(&self) -> Call {
+        self.to_controller(c::WithdrawStakeCall.encode())
+    }
+
+    /// Names another account to be paid for a provider; only who is paid now can.
+    #[must_use]
+    pub fn set_payout(&self, provider: Account, payout: Address) -> Call {
+        self.to_controller(c::SetPayoutCall { provider: h160(provider), payout: h160(payout) }.encode())
     }
 
     /// The node key's consent to `provider`. `nonce` from [`Pool::node`].
@@ -126,10 +132,54 @@ impl Pool {
         self.to_controller(c::CloseOfferCall { node: h160(node) }.encode())
     }
 
-    /// Passes authority on.
+    /// The new authority's consent to be `owner`'s in `epoch`, the one after the present.
+    ///
+    /// # Errors
+    ///
+    /// [`SignerError::Refused`].
+    pub fn sign_authority_binding(
+        &self,
+        authority: &Signer,
+        owner: Account,
+        epoch: u32,
+    ) -> Result<Signature, SignerError> {
+        let digest = authority_binding_digest(self.chain_id, self.at.controller, authority.account(), owner, epoch);
+        authority.sign_digest(digest)
+    }
+
+    /// Replaces the authority, with its key's consent.
     #[must_use]
-    pub fn pass_authority(&self, to: Account) -> Call {
-        self.to_controller(c::PassAuthorityCall { new_authority: h160(to) }.encode())
+    pub fn replace_authority(&self, authority: Account, consent: &Signature) -> Call {
+        let (r, vs) = compact(consent);
+        self.to_controller(c::ReplaceAuthorityCall { authority: h160(authority), r, vs }.encode())
+    }
+
+    /// Gives up what is anchored above `size`, and all that the caller has at stake; replaces the authority.
+    #[must_use]
+    pub fn disown_anchors(&self, size: u64, authority: Account, consent: &Signature) -> Call {
+        let (r, vs) = compact(consent);
+        self.to_controller(c::DisownAnchorsCall { size, authority: h160(authority), r, vs }.encode())
+    }
+
+    /// Lets an account accept the pool after the delay of the terms; zero takes that back.
+    #[must_use]
+    pub fn announce_owner(&self, next: Account) -> Call {
+        self.to_controller(c::AnnounceOwnerCall { next: h160(next) }.encode())
+    }
+
+    /// Makes the caller the owner of the pool, whose log has this last anchor, with an authority of its own.
+    #[must_use]
+    pub fn accept_owner(
+        &self,
+        authority: Account,
+        consent: &Signature,
+        size: u64,
+        root: Hash32,
+        digest: Hash32,
+    ) -> Call {
+        let (r, vs) = compact(consent);
+        let (root, digest) = (root.0, digest.0);
+        self.to_controller(c::AcceptOwnerCall { authority: h160(authority), r, vs, size, root, digest }.encode())
     }
 
     /// Anchors a log head.
@@ -232,16 +282,15 @@ impl Pool {
         self.to_vault(v::ClaimAggregatedCall { provider: h160(provider), epoch, ar, avs, items }.encode())
     }
 
-    /// Takes all the caller's unpaid earnings.
+    /// Pays all unpaid earnings of a provider to who is paid for it.
     #[must_use]
-    pub fn cash_out(&self, payee: Address) -> Call {
-        self.to_vault(v::CashOutCall { payee: h160(payee) }.encode())
+    pub fn cash_out(&self, provider: Account) -> Call {
+        self.to_vault(v::CashOutCall { provider: h160(provider) }.encode())
     }
 
-    /// Takes the unpaid fees on the claims of these providers.
+    /// Takes the unpaid fees of an epoch.
     #[must_use]
-    pub fn cash_out_fees(&self, payee: Address, providers: &[Account]) -> Call {
-        let providers = providers.iter().copied().map(h160).collect();
-        self.to_vault(v::CashOutFeesCall { payee: h160(payee), providers }.encode())
+    pub fn cash_out_fees(&self, epoch: u32, payee: Address) -> Call {
+        self.to_vault(v::CashOutFeesCall { epoch, payee: h160(payee) }.encode())
     }
 }

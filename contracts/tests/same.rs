@@ -5,13 +5,17 @@
 mod common;
 
 use common::{Chain, terms};
+use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::chain::ComponentKind;
+use selion_api::commit::PoolId;
 use selion_api::{Amount, Hash32, NodeId, TimeMs};
+use selion_contracts::court::Stated;
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, Receipt, Signer, Voucher};
 
 const UNTIL: TimeMs = TimeMs(4_000_000_000_000);
+const SOON: TimeMs = TimeMs(2_500_100_000_000);
 
 /// What must be equal of a transaction: all but hashes and heights, which follow from the time of the first block.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,9 +88,9 @@ async fn play(chain: &Chain) -> Vec<(String, Result<Said, String>)> {
     script.call("node", &pool, &owner, pool.register_node(id, &consent)).await;
     script.call("offer", &pool, &owner, pool.set_offer(id, Hash32([5; 32]), 1 << 5, "bafy")).await;
     script.call("close", &pool, &owner, pool.close_offer(id)).await;
-    let gateway = pool.register_component(ComponentKind::Gateway, "http://g", UNTIL);
+    let gateway = pool.register_component(ComponentKind::Gateway, "http://g", SOON);
     script.call("component", &pool, &owner, gateway).await;
-    script.call("no member", &pool, &renter, pool.register_component(ComponentKind::Relay, "http://r", UNTIL)).await;
+    script.call("no member", &pool, &renter, pool.register_component(ComponentKind::Relay, "http://r", SOON)).await;
     script.call("enter", &pool, &renter, pool.enter(Amount(90_000), session.address(), UNTIL)).await;
     script.call("deposit", &pool, &renter, pool.deposit(Amount(9_000))).await;
     script.call("grant", &pool, &renter, pool.grant(delegate.address(), Amount(5_000), UNTIL)).await;
@@ -108,14 +112,31 @@ async fn play(chain: &Chain) -> Vec<(String, Result<Said, String>)> {
     script.call("withdraw", &pool, &renter, pool.withdraw(renter.address())).await;
     script.call("withdraw again", &pool, &renter, pool.withdraw(renter.address())).await;
     script.call("revoke", &pool, &renter, pool.revoke(delegate.address())).await;
-    script.call("cash out", &pool, &owner, pool.cash_out(owner.address())).await;
-    script.call("fees", &pool, &operator, pool.cash_out_fees(operator.address(), &[owner.account()])).await;
+    script.call("cash out", &pool, &owner, pool.cash_out(owner.account())).await;
+    script.call("fees", &pool, &operator, pool.cash_out_fees(1, operator.address())).await;
     script.call("anchor", &pool, &operator, pool.anchor(1, 7, Hash32([1; 32]), Hash32([2; 32]))).await;
     script.call("anchor again", &pool, &operator, pool.anchor(1, 7, Hash32([1; 32]), Hash32([2; 32]))).await;
     script.call("retire", &pool, &owner, pool.retire_node(id)).await;
     script.call("unbond", &pool, &owner, pool.unbond(Amount(100_000_000))).await;
-    script.call("stake back", &pool, &owner, pool.withdraw_stake(owner.address())).await;
-    script.call("authority", &pool, &operator, pool.pass_authority(owner.account())).await;
+    script.call("stake back", &pool, &owner, pool.withdraw_stake()).await;
+    let consent = pool.sign_authority_binding(&node, operator.account(), 2).unwrap();
+    script.call("authority", &pool, &operator, pool.replace_authority(node.account(), &consent)).await;
+    script.call("authority again", &pool, &operator, pool.replace_authority(node.account(), &consent)).await;
+    script.call("bond", &pool, &owner, pool.put_bond(Amount(50_000_000))).await;
+    script.call("announce", &pool, &operator, pool.announce_owner(owner.account())).await;
+    let consent = pool.sign_authority_binding(&node, owner.account(), 3).unwrap();
+    let accept = pool.accept_owner(node.account(), &consent, 7, Hash32([1; 32]), Hash32([2; 32]));
+    script.call("accept", &pool, &owner, accept).await;
+    let pool_id = PoolId { chain_id: pool.chain_id, controller: pool.at.controller };
+    let head = |root: u8| {
+        let (size, fence) = (9, Fence { epoch: 3, term: 1 });
+        let head = Head { size, root: Hash32([root; 32]), digest: Hash32([7; 32]), fence };
+        let signature = node.sign_text(&head.digest_to_sign(&pool_id).0).unwrap();
+        Stated::Head(SignedHead { head, signature })
+    };
+    script.call("no fork", &pool, &renter, pool.prove_fork(&head(1), &head(1), None, renter.address())).await;
+    script.call("fork", &pool, &renter, pool.prove_fork(&head(1), &head(2), None, renter.address())).await;
+    script.call("fork again", &pool, &renter, pool.prove_fork(&head(1), &head(2), None, renter.address())).await;
     script.said
 }
 
@@ -127,7 +148,7 @@ async fn a_script_of_every_call_says_the_same_on_both_chains_to_the_byte() {
         said.push(play(chain).await);
     }
     let refused = said[0].iter().filter(|(_, said)| said.is_err()).count();
-    assert_eq!(refused, 1 + 6, "{:#?}", said[0]);
+    assert_eq!(refused, 1 + 9, "{:#?}", said[0]);
     let [first, others @ ..] = &said[..] else { unreachable!("there is always the embedded chain") };
     for other in others {
         for (ours, theirs) in first.iter().zip(other) {

@@ -30,10 +30,10 @@ pub struct Terms {
     pub grace_s: u32,
     /// Blocks on top that make a block final; absent: the chain's own `finalized` tag decides.
     pub finality_depth: Option<u32>,
-    /// What a proven offence costs the bond of an authority.
-    pub penalty: Amount,
-    /// Seconds in which an accusation can be answered.
-    pub answer_s: u32,
+    /// What the owner must keep at stake for what its authority signs.
+    pub min_bond: Amount,
+    /// Seconds between announcing another owner and its acceptance.
+    pub hand_over_s: u32,
     /// Seconds of silence after which a standby may take the authority over; 0: nobody can.
     pub take_over_after_s: u32,
     /// Whether simulated GPUs may be leased.
@@ -99,8 +99,8 @@ mod tests {
             thaw_s: 259_200,
             grace_s: 259_200,
             finality_depth: None,
-            penalty: Amount(100_000_000),
-            answer_s: 259_200,
+            min_bond: Amount(100_000_000),
+            hand_over_s: 259_200,
             take_over_after_s: 86_400,
             allow_simulated: false,
             allow_unsandboxed: false,

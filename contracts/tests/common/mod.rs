@@ -158,6 +158,7 @@ impl Chain {
 pub fn terms(operator: &Signer, token: Address) -> PoolTerms {
     PoolTerms {
         token,
+        owner: operator.account(),
         authority: operator.account(),
         fee_bps: 200,
         thaw_delay_s: 0,
@@ -167,16 +168,17 @@ pub fn terms(operator: &Signer, token: Address) -> PoolTerms {
         grace_s: 3600,
         allow_simulated: true,
         allow_unsandboxed: false,
-        penalty: Amount(1_000_000),
-        answer_delay_s: 3_600,
+        min_bond: Amount(0),
+        hand_over_delay_s: 0,
         take_over_after_s: 86_400,
         metadata_cid: String::from("cid"),
     }
 }
 
-/// Mints for `who` and lets vault and controller take it.
+/// Mints for `who` and lets vault, controller and court take it.
 pub async fn fund(pool: &Pool, who: &Signer, units: u128) {
-    for call in [pool.mint(who.address(), units), pool.approve_vault(), pool.approve_controller()] {
+    let approvals = [pool.approve_vault(), pool.approve_controller(), pool.approve_court()];
+    for call in std::iter::once(pool.mint(who.address(), units)).chain(approvals) {
         pool.send(who, call).await.expect("funded");
     }
 }

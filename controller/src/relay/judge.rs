@@ -20,10 +20,11 @@ const PER_ACCOUNT: u32 = 20;
 const PER_PEER: u32 = 60;
 
 /// What owners and renters do for themselves. Nothing here is the authority's, and nothing that is not here is relayed.
-const RELAYED: [(Contract, &str); 17] = [
+const RELAYED: [(Contract, &str); 18] = [
     (Contract::Controller, "registerProvider"),
     (Contract::Controller, "unbond"),
     (Contract::Controller, "withdrawStake"),
+    (Contract::Controller, "setPayout"),
     (Contract::Controller, "registerNode"),
     (Contract::Controller, "retireNode"),
     (Contract::Controller, "setOffer"),
