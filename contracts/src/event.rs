@@ -70,7 +70,7 @@ pub(crate) fn unknown(log: &Log, why: String) -> EventError {
 }
 
 /// Which rows of the next claim came out of the cap of which key.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spends(Vec<(Address, Range<usize>)>);
 
 impl Spends {

@@ -36,7 +36,7 @@ pub struct ThawRecord {
 }
 
 /// Every stored field of a pool's controller, vault and court. What was deleted stays here as what its reader answers.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stored {
     /// Epoch, anchor, and when the authority was seen; `None` before the pool was opened.
     pub head: Option<HeadRecord>,
@@ -190,6 +190,14 @@ impl Stored {
         }
         self.ended.insert(epoch, ended);
         self.owner = owner;
+    }
+
+    /// How many offers a provider has.
+    #[must_use]
+    pub fn offers_of(&self, provider: Account) -> u32 {
+        let of = |node| self.nodes.get(node).is_some_and(|node| node.provider == Some(provider));
+        let count = self.offers.iter().filter(|(node, offer)| offer.is_some() && of(node)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
     }
 
     /// Owner and anchor of an epoch; `None` before the pool was opened.

@@ -13,7 +13,6 @@ use crate::http::origin::Origin;
 use crate::http::pass::Logins;
 use crate::http::secrets::Secrets;
 use crate::ipfs::Ipfs;
-use crate::loops::court::Accused;
 use crate::mirror::Mirror;
 use crate::pen::Pen;
 use crate::relay::Relay;

@@ -27,7 +27,6 @@ use crate::http::{self, Metrics};
 use crate::ipfs::Ipfs;
 use crate::keys::{KeyError, Keys};
 use crate::loops::chain::AuthoritySender;
-use crate::loops::court::Accused;
 use crate::loops::vouchers::{self, Office};
 use crate::loops::{self, Loops};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
@@ -179,7 +178,6 @@ pub async fn run(
         ipfs: ipfs.clone(),
         hub: hub.clone(),
         mirror: mirror.clone(),
-        accused: Accused::default(),
         relay,
         secrets,
         logins,
@@ -270,7 +268,6 @@ async fn start_edges(
         claim_ms: app.config.claim_ms,
         agents_back: agents_back(app),
         public_url: Some(public_url),
-        accused: app.accused.clone(),
         outbox,
         clock: app.clock,
     };

@@ -1,26 +1,99 @@
-//! What a pool's court needs to punish an authority, out of a log as it was published.
+//! What shows that somebody contradicted himself, or that a log breaks its rules, out of logs as they were published.
+//! The first is for the pool's court. The second nobody punishes: whoever has it can show it to anybody.
 
 use std::collections::BTreeMap;
 
-use selion_api::agent::{Shown, SignedHead, SignedPromise};
+use selion_api::agent::{SignedHead, SignedPromise, SignedReport};
+use selion_api::commit::{PoolId, canonical};
 use selion_api::rest::LoggedEntry;
 use selion_api::slice::WHOLE_PERMILLE;
-use selion_api::{Hash32, LeaseId};
-use selion_log::{Entry, inclusion, leaf_hash, root, shown};
-use selion_market::Effect;
+use selion_api::{Account, Hash32, LeaseId, NodeId, Signature};
+use selion_contracts::court::Stated;
+use selion_log::{Entry, inclusion, leaf_hash, root, verify_inclusion};
+use selion_market::{Effect, Input};
+use serde::{Deserialize, Serialize};
 
 use crate::effects::{GrantSeen, Place, Run, Seen};
 use crate::grants::overlap;
 
-/// A leaf under a signed head.
+/// A leaf under a head that an authority stands by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stands {
     /// The head.
-    pub head: SignedHead,
+    pub head: Stated,
     /// Leaf of the entry that stands there.
     pub leaf: Hash32,
     /// RFC 9162 §2.1.3: from that leaf to the head's root.
     pub path: Vec<Hash32>,
+}
+
+/// A node's signed report, as a file holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportFile {
+    /// Its canonical bytes, in hex.
+    pub report: String,
+    /// By the node's key.
+    pub signature: Signature,
+}
+
+/// Two grants of one place to two leases, the earlier not freed before the later: a log that breaks its own rules. It
+/// names the entries that show it; the log between them shows that nothing was freed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoubleLease {
+    /// The head that covers both.
+    pub head: SignedHead,
+    /// The earlier grant.
+    pub first: Shown,
+    /// The later one.
+    pub second: Shown,
+}
+
+/// One effect with its entry, both shown to be in a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Canonical bytes of the entry, in hex.
+    pub entry: String,
+    /// RFC 9162 §2.1.3: from the entry's leaf to the root of the head.
+    pub path: Vec<Hash32>,
+    /// Leaf of the effect, in hex.
+    pub effect: String,
+    /// Its place among the entry's effects.
+    pub index: u64,
+    /// How many there are.
+    pub count: u64,
+    /// From the effect's leaf to the entry's root over its effects.
+    pub effect_path: Vec<Hash32>,
+}
+
+impl Shown {
+    /// The grant, and the entry's number, if both are in the log of this head.
+    fn grant(&self, head: &SignedHead) -> Option<(u64, GrantSeen)> {
+        let (entry, effect) = (hex::decode(&self.entry).ok()?, hex::decode(&self.effect).ok()?);
+        let read = Entry::read(&entry).ok()?;
+        let inside = verify_inclusion(&leaf_hash(&entry), read.seq, head.head.size, &self.path, &head.head.root)
+            && verify_inclusion(&leaf_hash(&effect), self.index, self.count, &self.effect_path, &read.effects_root);
+        match Seen::read(&effect) {
+            Some(Seen::Grant(grant)) if inside => Some((read.seq, grant)),
+            _ => None,
+        }
+    }
+}
+
+impl DoubleLease {
+    /// Whether both grants are in the log that `authority` signed for this pool, and clash. That nothing freed the first
+    /// before the second is for the log to show.
+    #[must_use]
+    pub fn holds(&self, pool: &PoolId, authority: Account) -> bool {
+        let signed = selion_contracts::signer::recover_text(
+            &self.head.head.digest_to_sign(pool).0,
+            &self.head.signature,
+        ) == Some(authority);
+        let grants = self.first.grant(&self.head).zip(self.second.grant(&self.head));
+        signed
+            && grants.is_some_and(|((one_at, one), (other_at, other))| {
+                one_at <= other_at && one.run.0 != other.run.0 && clash(&one, &other)
+            })
+    }
 }
 
 /// Why a log shows no offence.
@@ -50,6 +123,18 @@ pub enum NoEvidence {
         "the logs differ from entry {0} on, but no epoch signed heads over that entry in both: nobody contradicts himself"
     )]
     NobodySignedBoth(u64),
+    /// No such report.
+    #[error("entry {0} of this log is no report of a node")]
+    NoReport(u64),
+    /// It is no report.
+    #[error("these are not the bytes of a report: {0}")]
+    NotRead(String),
+    /// They can both be an honest node's.
+    #[error(
+        "the two reports do not contradict each other: of one node, provider, number, lease, run and member only one \
+         can be true"
+    )]
+    NoContradiction,
     /// Two leases never had the same place.
     #[error("{one} and {other} never held the same place without a release between them in this log")]
     NoDoubleLease {
@@ -60,23 +145,28 @@ pub enum NoEvidence {
     },
 }
 
-/// The entries under the newest head of an epoch.
+/// The entries under a head that somebody stands by.
 struct Under {
-    head: SignedHead,
+    head: Stated,
     leaves: Vec<Hash32>,
 }
 
 impl Under {
+    /// Whether the log's first entries are those of the head.
+    fn of(published: &[LoggedEntry], head: Stated) -> Result<Option<Self>, NoEvidence> {
+        let (_, size, expected, _) = head.says();
+        let under = published.iter().take_while(|entry| entry.seq < size);
+        let leaves = under.map(leaf).collect::<Result<Vec<_>, _>>()?;
+        let fits = leaves.len() as u64 == size && root(&leaves) == expected;
+        Ok(fits.then_some(Self { head, leaves }))
+    }
+
+    /// The newest signed head of an epoch, which has to cover the entry.
     fn read(published: &[LoggedEntry], seq: u64, epoch: u32) -> Result<Self, NoEvidence> {
         let covers = |head: &SignedHead| head.head.fence.epoch == epoch && head.head.size > seq;
         let head = published.iter().rev().find_map(|entry| entry.head.filter(covers));
         let head = head.ok_or(NoEvidence::NotCovered { seq, epoch })?;
-        let under = published.iter().take_while(|entry| entry.seq < head.head.size);
-        let leaves = under.map(leaf).collect::<Result<Vec<_>, _>>()?;
-        match root(&leaves) == head.head.root && leaves.len() as u64 == head.head.size {
-            true => Ok(Self { head, leaves }),
-            false => Err(NoEvidence::Damaged(seq)),
-        }
+        Self::of(published, Stated::Head(head))?.ok_or(NoEvidence::Damaged(seq))
     }
 
     fn path(&self, seq: u64) -> Vec<Hash32> {
@@ -93,40 +183,129 @@ fn leaf(entry: &LoggedEntry) -> Result<Hash32, NoEvidence> {
     hex::decode(&entry.entry).map(|bytes| leaf_hash(&bytes)).map_err(|_| NoEvidence::Damaged(entry.seq))
 }
 
-/// What in this log contradicts a promise.
+/// What in this log contradicts a promise. `anchors`: the last of each epoch.
 ///
 /// # Errors
 ///
 /// [`NoEvidence`] if nothing does.
-pub fn against(published: &[LoggedEntry], promise: &SignedPromise) -> Result<Stands, NoEvidence> {
-    let seq = promise.promise.seq;
-    let found = Under::read(published, seq, promise.promise.fence.epoch)?.stands(seq)?;
+pub fn against(
+    published: &[LoggedEntry],
+    anchors: &[Stated],
+    promise: &SignedPromise,
+) -> Result<Stands, NoEvidence> {
+    let (seq, epoch) = (promise.promise.seq, promise.promise.fence.epoch);
+    let found = match Under::read(published, seq, epoch) {
+        Ok(under) => under.stands(seq)?,
+        Err(none) => {
+            let answers = |anchor: &&Stated| {
+                let (of, size, ..) = anchor.says();
+                (of == epoch || of.checked_add(1) == Some(epoch)) && size > seq
+            };
+            let anchored = anchors.iter().filter(answers).map(|anchor| Under::of(published, *anchor));
+            anchored.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().next().ok_or(none)?.stands(seq)?
+        }
+    };
     if found.leaf == promise.promise.leaf { Err(NoEvidence::Kept(seq)) } else { Ok(found) }
 }
 
-/// The first entry that one epoch signed differently in two logs, and how it stands in each.
+/// The first entry that was signed or anchored differently in two logs by who answers for both, and how it stands in
+/// each: the later epoch second. `anchors`: the last of each epoch.
 ///
 /// # Errors
 ///
 /// [`NoEvidence`] if there is none.
-pub fn fork(one: &[LoggedEntry], other: &[LoggedEntry]) -> Result<(u64, Stands, Stands), NoEvidence> {
+pub fn fork(
+    one: &[LoggedEntry],
+    other: &[LoggedEntry],
+    anchors: &[Stated],
+) -> Result<(u64, Stands, Stands), NoEvidence> {
     let differs = one.iter().zip(other).find(|(one, other)| one.entry != other.entry);
     let Some((first, _)) = differs else {
         return Err(NoEvidence::NoFork(one.len().min(other.len()) as u64));
     };
     let seq = first.seq;
-    let heads = one.iter().rev().filter_map(|entry| entry.head).filter(|head| head.head.size > seq);
-    for head in heads {
-        let epoch = head.head.fence.epoch;
-        match (Under::read(one, seq, epoch), Under::read(other, seq, epoch)) {
-            (Ok(one), Ok(other)) => return Ok((seq, one.stands(seq)?, other.stands(seq)?)),
-            (Err(damaged @ NoEvidence::Damaged(_)), _) | (_, Err(damaged @ NoEvidence::Damaged(_))) => {
-                return Err(damaged);
+    let (ours, theirs) = (covering(one, seq, anchors)?, covering(other, seq, anchors)?);
+    for one in &ours {
+        for other in &theirs {
+            if answer_for_each_other(&one.head, &other.head) {
+                return Ok((seq, one.stands(seq)?, other.stands(seq)?));
             }
-            _ => {}
+            if answer_for_each_other(&other.head, &one.head) {
+                return Ok((seq, other.stands(seq)?, one.stands(seq)?));
+            }
         }
     }
     Err(NoEvidence::NobodySignedBoth(seq))
+}
+
+/// The newest head of each epoch that covers the entry, and the anchors that are of this log.
+fn covering(published: &[LoggedEntry], seq: u64, anchors: &[Stated]) -> Result<Vec<Under>, NoEvidence> {
+    let heads = published.iter().filter_map(|entry| entry.head).filter(|head| head.head.size > seq);
+    let newest: BTreeMap<u32, SignedHead> = heads.map(|head| (head.head.fence.epoch, head)).collect();
+    let mut under = Vec::new();
+    for head in newest.into_values() {
+        under.push(Under::of(published, Stated::Head(head))?.ok_or(NoEvidence::Damaged(seq))?);
+    }
+    for anchor in anchors.iter().filter(|anchor| anchor.says().1 > seq) {
+        under.extend(Under::of(published, *anchor)?);
+    }
+    Ok(under)
+}
+
+/// Whether who speaks in the second head answers for the first, as the court has it.
+fn answer_for_each_other(one: &Stated, other: &Stated) -> bool {
+    let (first, second) = (one.says().0, other.says().0);
+    first == second || matches!(one, Stated::Anchor { .. }) && first.checked_add(1) == Some(second)
+}
+
+/// The report that an entry holds.
+///
+/// # Errors
+///
+/// [`NoEvidence::NoReport`] if it holds another input, or none.
+pub fn report_at(published: &[LoggedEntry], seq: u64) -> Result<SignedReport, NoEvidence> {
+    let logged = usize::try_from(seq).ok().and_then(|at| published.get(at)).ok_or(NoEvidence::NoReport(seq))?;
+    match borsh::from_slice(&read(logged)?.input) {
+        Ok(Input::Report(signed)) => Ok(signed),
+        _ => Err(NoEvidence::NoReport(seq)),
+    }
+}
+
+impl From<&SignedReport> for ReportFile {
+    fn from(signed: &SignedReport) -> Self {
+        Self { report: hex::encode(canonical(&signed.report)), signature: signed.signature }
+    }
+}
+
+impl ReportFile {
+    /// The report.
+    ///
+    /// # Errors
+    ///
+    /// [`NoEvidence::NotRead`] if the bytes are no report.
+    pub fn read(&self) -> Result<SignedReport, NoEvidence> {
+        let bytes = hex::decode(&self.report).map_err(|error| NoEvidence::NotRead(error.to_string()))?;
+        let report = borsh::from_slice(&bytes).map_err(|error| NoEvidence::NotRead(error.to_string()))?;
+        Ok(SignedReport { report, signature: self.signature })
+    }
+}
+
+/// The node that signed two reports of which one is not true.
+///
+/// # Errors
+///
+/// [`NoEvidence::NoContradiction`] if both can be.
+pub fn contradiction(one: &SignedReport, other: &SignedReport) -> Result<NodeId, NoEvidence> {
+    let about = |signed: &SignedReport| {
+        let report = &signed.report;
+        (report.node, report.provider, report.seq, report.lease, report.attempt, report.member)
+    };
+    let said = |signed: &SignedReport| {
+        let report = &signed.report;
+        (report.gpus.clone(), report.slot.clone(), report.event.clone(), report.metered_ms)
+    };
+    let contradict = about(one) == about(other) && said(one) != said(other);
+    if contradict { Ok(one.report.node) } else { Err(NoEvidence::NoContradiction) }
 }
 
 /// A grant where it stands in the log.
@@ -141,11 +320,7 @@ struct Given {
 /// # Errors
 ///
 /// [`NoEvidence`] if there is no such pair.
-pub fn double_lease(
-    published: &[LoggedEntry],
-    one: LeaseId,
-    other: LeaseId,
-) -> Result<(SignedHead, Shown, Shown), NoEvidence> {
+pub fn double_lease(published: &[LoggedEntry], one: LeaseId, other: LeaseId) -> Result<DoubleLease, NoEvidence> {
     let mut live: BTreeMap<Run, Vec<Given>> = BTreeMap::new();
     for logged in published {
         for (index, leaf) in effects(logged)?.iter().enumerate() {
@@ -155,8 +330,10 @@ pub fn double_lease(
                     if let Some(earlier) = live.values().flatten().find(clashes) {
                         let entry = read(logged)?;
                         let under = Under::read(published, logged.seq, entry.fence.epoch)?;
+                        let Stated::Head(head) = under.head else { return Err(NoEvidence::Damaged(logged.seq)) };
                         let first = show(published, &under, earlier.seq, earlier.index)?;
-                        return Ok((under.head, first, show(published, &under, logged.seq, index)?));
+                        let second = show(published, &under, logged.seq, index)?;
+                        return Ok(DoubleLease { head, first, second });
                     }
                     live.entry(grant.run).or_default().push(Given { seq: logged.seq, index, grant });
                 }
@@ -172,7 +349,7 @@ pub fn double_lease(
     Err(NoEvidence::NoDoubleLease { one, other })
 }
 
-/// Whether the court takes two grants for one place: what a share beside a MIG instance means, it cannot tell.
+/// Whether two grants are of one place beyond doubt: what a share beside a MIG instance means, only the market's rules say.
 fn clash(one: &GrantSeen, other: &GrantSeen) -> bool {
     let places = match (one.place, other.place) {
         (Place::Share { permille: a, .. }, Place::Share { permille: b, .. }) => a + b > u64::from(WHOLE_PERMILLE),
@@ -195,14 +372,21 @@ fn effects(logged: &LoggedEntry) -> Result<Vec<Vec<u8>>, NoEvidence> {
 fn show(published: &[LoggedEntry], under: &Under, seq: u64, index: usize) -> Result<Shown, NoEvidence> {
     let logged = usize::try_from(seq).ok().and_then(|at| published.get(at)).ok_or(NoEvidence::Damaged(seq))?;
     let effects = effects(logged)?;
-    shown(read(logged)?.bytes(), under.path(seq), &effects, index).ok_or(NoEvidence::Damaged(seq))
+    let hashes: Vec<Hash32> = effects.iter().map(|leaf| leaf_hash(leaf)).collect();
+    Ok(Shown {
+        entry: logged.entry.clone(),
+        path: under.path(seq),
+        effect: hex::encode(effects.get(index).ok_or(NoEvidence::Damaged(seq))?),
+        index: index as u64,
+        count: hashes.len() as u64,
+        effect_path: inclusion(&hashes, index),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use selion_api::agent::{Fence, Head, Promise};
-    use selion_api::{Account, Signature};
-    use selion_log::{root, verify_inclusion};
+    use selion_api::agent::{Fence, Head, MemberEvent, Promise, Report};
+    use selion_api::{GpuId, Slot};
 
     use super::*;
 
@@ -228,32 +412,93 @@ mod tests {
 
     #[test]
     fn another_entry_at_a_promised_place_is_evidence_with_its_path_to_the_newest_head() {
-        let found = against(&log([10, 11, 12]), &promise(1, 99)).unwrap();
-        assert_eq!((found.head.head.size, found.leaf), (3, leaf_hash(&[11])));
-        assert!(verify_inclusion(&found.leaf, 1, 3, &found.path, &found.head.head.root));
+        let found = against(&log([10, 11, 12]), &[], &promise(1, 99)).unwrap();
+        let (_, size, root, _) = found.head.says();
+        assert_eq!((size, found.leaf), (3, leaf_hash(&[11])));
+        assert!(verify_inclusion(&found.leaf, 1, 3, &found.path, &root));
     }
 
     #[test]
     fn a_promise_that_is_kept_or_not_covered_is_none_and_so_is_a_damaged_copy() {
-        assert_eq!(against(&log([10, 11, 12]), &promise(1, 11)), Err(NoEvidence::Kept(1)));
-        assert_eq!(against(&log([10, 11, 12]), &promise(3, 11)), Err(NoEvidence::NotCovered { seq: 3, epoch: 1 }));
+        assert_eq!(against(&log([10, 11, 12]), &[], &promise(1, 11)), Err(NoEvidence::Kept(1)));
+        assert_eq!(against(&log([10, 11, 12]), &[], &promise(3, 11)), Err(NoEvidence::NotCovered { seq: 3, epoch: 1 }));
         let mut copy = log([10, 11, 12]);
         copy[0].entry = hex::encode([77]);
-        assert_eq!(against(&copy, &promise(1, 99)), Err(NoEvidence::Damaged(1)));
+        assert_eq!(against(&copy, &[], &promise(1, 99)), Err(NoEvidence::Damaged(1)));
     }
 
     #[test]
     fn two_logs_of_one_signer_are_a_fork_where_they_part_and_none_where_they_do_not() {
-        let (index, one, other) = fork(&log([10, 11, 12]), &log([10, 99, 12])).unwrap();
+        let (index, one, other) = fork(&log([10, 11, 12]), &log([10, 99, 12]), &[]).unwrap();
         assert_eq!((index, one.leaf, other.leaf), (1, leaf_hash(&[11]), leaf_hash(&[99])));
         for stands in [&one, &other] {
-            assert!(verify_inclusion(&stands.leaf, 1, 3, &stands.path, &stands.head.head.root));
+            assert!(verify_inclusion(&stands.leaf, 1, 3, &stands.path, &stands.head.says().2));
         }
-        assert_eq!(fork(&log([10, 11, 12]), &log([10, 11, 12])[..2]), Err(NoEvidence::NoFork(2)));
+        assert_eq!(fork(&log([10, 11, 12]), &log([10, 11, 12])[..2], &[]), Err(NoEvidence::NoFork(2)));
+        assert_eq!(fork(&log([10, 11, 12]), &later(2), &[]), Err(NoEvidence::NobodySignedBoth(1)));
+    }
+
+    /// A log of another epoch.
+    fn later(epoch: u32) -> Vec<LoggedEntry> {
         let mut later = log([10, 99, 12]);
         for entry in &mut later {
-            entry.head.as_mut().unwrap().head.fence.epoch = 2;
+            entry.head.as_mut().unwrap().head.fence.epoch = epoch;
         }
-        assert_eq!(fork(&log([10, 11, 12]), &later), Err(NoEvidence::NobodySignedBoth(1)));
+        later
+    }
+
+    #[test]
+    fn what_an_epoch_anchored_is_held_against_the_next_one_and_no_other() {
+        let ours = log([10, 11, 12]);
+        let anchored = ours[2].head.unwrap().head;
+        let anchor = Stated::Anchor { epoch: 1, size: 3, root: anchored.root, digest: anchored.digest };
+        for logs in [(ours.clone(), later(2)), (later(2), ours.clone())] {
+            let (index, one, other) = fork(&logs.0, &logs.1, &[anchor]).unwrap();
+            assert_eq!((index, one.head, other.head.says().0), (1, anchor, 2), "the later epoch stands second");
+        }
+        assert_eq!(fork(&ours, &later(3), &[anchor]), Err(NoEvidence::NobodySignedBoth(1)));
+        // A promise of the next epoch is held against it too.
+        let mut promised = promise(1, 99);
+        promised.promise.fence.epoch = 2;
+        assert_eq!(against(&ours, &[anchor], &promised).unwrap().head, anchor);
+        assert_eq!(against(&ours, &[], &promised), Err(NoEvidence::NotCovered { seq: 1, epoch: 2 }));
+    }
+
+    fn report(seq: u64, metered_ms: u64) -> SignedReport {
+        let report = Report {
+            node: NodeId([1; 20]),
+            provider: Account([2; 20]),
+            seq,
+            fence: FENCE,
+            lease: LeaseId { seq: 5, index: 0 },
+            attempt: 1,
+            member: 0,
+            gpus: vec![GpuId([3; 16])],
+            slot: Slot::Whole,
+            event: MemberEvent::Metered,
+            metered_ms,
+        };
+        SignedReport { report, signature: Signature([9; 65]) }
+    }
+
+    #[test]
+    fn two_reports_of_one_number_contradict_each_other_unless_they_are_one() {
+        assert_eq!(contradiction(&report(7, 1), &report(7, 2)), Ok(NodeId([1; 20])));
+        assert_eq!(contradiction(&report(7, 1), &report(8, 2)), Err(NoEvidence::NoContradiction));
+        let mut again = report(7, 1);
+        again.report.fence.term = 9;
+        assert_eq!(contradiction(&report(7, 1), &again), Err(NoEvidence::NoContradiction), "said once, under a fence");
+        let file = ReportFile::from(&report(7, 1));
+        assert_eq!(file.read(), Ok(report(7, 1)));
+        assert!(ReportFile { report: "00".into(), ..file }.read().is_err());
+    }
+
+    #[test]
+    fn a_report_begins_with_what_the_court_reads_of_it() {
+        let bytes = canonical(&report(7, 1).report);
+        let head = [&[1; 20][..], &[2; 20], &7_u64.to_le_bytes()].concat();
+        assert_eq!(bytes[..48], head);
+        let about = [&5_u64.to_le_bytes()[..], &0_u32.to_le_bytes(), &1_u32.to_le_bytes(), &0_u16.to_le_bytes()];
+        assert_eq!(bytes[60..78], about.concat());
     }
 }

@@ -65,15 +65,17 @@ impl Money {
                 // With a withdrawal nothing is asked back any more, though claims may have left less than was.
                 self.purse(*renter).asked_back = 0;
             }
-            ChainEvent::Claimed { renter, paid, .. } => {
+            ChainEvent::Claimed { renter, paid, key, .. } => {
                 *self.went.entry(*renter).or_default() += u128::from(paid.0);
+                if *key == Some(delegate)
+                    && let Some(held) = &mut self.purse(*renter).key
+                {
+                    held.cap = held.cap.saturating_sub(paid.0);
+                }
             }
             ChainEvent::Thawed { renter, amount, .. } => self.purse(*renter).asked_back = amount.0.into(),
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == delegate => {
-                let purse = self.purse(*renter);
-                // What a spend leaves of a cap gives no new life to a key that was revoked.
-                let revoked = purse.key.as_ref().is_some_and(|key| key.revoked);
-                purse.key = Some(Key { cap: cap.0, until: *until, revoked });
+                self.purse(*renter).key = Some(Key { cap: cap.0, until: *until, revoked: false });
             }
             ChainEvent::KeyRevoked { renter, key, .. } if *key == delegate => {
                 if let Some(key) = &mut self.purse(*renter).key {

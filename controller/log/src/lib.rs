@@ -17,5 +17,5 @@ pub use checkpoint::{BadCheckpoint, Checkpoint};
 pub use entry::{BadEntry, Entry};
 pub use levels::{Levels, consistency_from, inclusion_from, root_from};
 pub use merkle::{Tree, leaf_hash, node_hash, root};
-pub use proof::{consistency, inclusion, shown, verify_consistency, verify_inclusion};
+pub use proof::{consistency, inclusion, verify_consistency, verify_inclusion};
 pub use tile::{BadTile, Kind, Tile, WIDTH, read_hashes, write_hashes};

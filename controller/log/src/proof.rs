@@ -3,9 +3,8 @@
 use alloc::vec::Vec;
 
 use selion_api::Hash32;
-use selion_api::agent::Shown;
 
-use crate::merkle::{leaf_hash, node_hash, root};
+use crate::merkle::{node_hash, root};
 
 /// Where a range of more than one leaf splits: the largest power of two below its length.
 fn split(len: usize) -> usize {
@@ -26,20 +25,6 @@ pub fn inclusion(leaves: &[Hash32], index: usize) -> Vec<Hash32> {
     };
     path.push(sibling);
     path
-}
-
-/// The effect at `index` of an entry with all that shows it to be in a log. `path`: of the entry.
-#[must_use]
-pub fn shown(entry: Vec<u8>, path: Vec<Hash32>, effects: &[Vec<u8>], index: usize) -> Option<Shown> {
-    let hashes: Vec<Hash32> = effects.iter().map(|leaf| leaf_hash(leaf)).collect();
-    Some(Shown {
-        entry,
-        path,
-        effect: effects.get(index)?.clone(),
-        index: index as u64,
-        count: hashes.len() as u64,
-        effect_path: inclusion(&hashes, index),
-    })
 }
 
 /// Whether `path` shows `leaf` at `index` of the tree of `size` leaves with this root.

@@ -66,7 +66,7 @@ impl Step<'_> {
                 self.node_entry(*node).offer = None;
                 self.reblock(*node);
             }
-            ChainEvent::AuthorityChanged { epoch, authority } => {
+            ChainEvent::AuthorityChanged { epoch, authority, .. } => {
                 if let Some(pool) = &mut self.state.pool {
                     pool.epoch = *epoch;
                     pool.authority = *authority;
@@ -75,6 +75,11 @@ impl Step<'_> {
             ChainEvent::Anchored { size, .. } => {
                 if let Some(pool) = &mut self.state.pool {
                     pool.anchored = pool.anchored.max(*size);
+                }
+            }
+            ChainEvent::AnchorsDisowned { size, .. } => {
+                if let Some(pool) = &mut self.state.pool {
+                    pool.anchored = *size;
                 }
             }
             ChainEvent::Deposited { .. }
@@ -89,15 +94,17 @@ impl Step<'_> {
                 (seating.seats, seating.until) = (*seats, *until);
                 self.wake_up(Wake::All);
             }
-            // A renter's own key signs without us, and earnings are the provider's own affair.
+            // A renter's own key signs without us, and earnings are the provider's own affair. A forfeited stake is told by
+            // StakeChanged, and what an owner has at stake decides nothing here.
             ChainEvent::KeySet { .. }
             | ChainEvent::CashedOut { .. }
             | ChainEvent::FeesCashedOut { .. }
             | ChainEvent::StandbySet { .. }
             | ChainEvent::BondChanged { .. }
-            | ChainEvent::Slashed { .. }
-            | ChainEvent::Accused { .. }
-            | ChainEvent::Acquitted { .. }
+            | ChainEvent::Convicted { .. }
+            | ChainEvent::Forfeited { .. }
+            | ChainEvent::StakeForfeited { .. }
+            | ChainEvent::OwnerAnnounced { .. }
             | ChainEvent::Renewed { .. } => {}
         }
     }
@@ -113,6 +120,7 @@ impl Step<'_> {
             allow_unsandboxed,
             finality_depth,
             min_stake,
+            ..
         } = event
         else {
             return;
@@ -155,11 +163,8 @@ impl Step<'_> {
                 self.thaw(*renter);
             }
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == self.state.delegate => {
-                // A spend of a key tells what is left of its cap, also while the key is revoked and not yet dead: that
-                // gives it no new life.
-                let revoked = self.state.grants.get(renter).is_some_and(|grant| grant.revoked);
-                let grant = KeyGrant { cap: *cap, until: *until, revoked };
-                self.state.grants.insert(*renter, grant);
+                // The contract grants a revoked key anew when it is dead, and not before.
+                self.state.grants.insert(*renter, KeyGrant { cap: *cap, until: *until, revoked: false });
                 self.touched.accounts.insert(*renter);
             }
             ChainEvent::KeyRevoked { renter, key, .. } if *key == self.state.delegate => {
@@ -183,7 +188,12 @@ impl Step<'_> {
                 books.thawing = Amount::ZERO;
                 self.thaw(*renter);
             }
-            ChainEvent::Claimed { provider, renter, paid, .. } => {
+            ChainEvent::Claimed { provider, renter, paid, key, .. } => {
+                if *key == Some(self.state.delegate)
+                    && let Some(grant) = self.state.grants.get_mut(renter)
+                {
+                    grant.cap = grant.cap.saturating_sub(*paid);
+                }
                 let first = Pocket::Owed(*renter, *provider);
                 let left = self.leave(*renter, first, *paid);
                 let books = self.state.books.entry(*renter).or_default();

@@ -54,8 +54,6 @@ pub struct Metrics {
     silent: Gauge<f64, AtomicU64>,
     block_age: Gauge<f64, AtomicU64>,
     ready: Gauge,
-    accusations: Gauge,
-    unanswerable: Gauge,
 }
 
 /// 1 ms to about 33 s.
@@ -77,8 +75,6 @@ impl Default for Metrics {
         let silent = Gauge::default();
         let block_age = Gauge::default();
         let ready = Gauge::default();
-        let accusations = Gauge::default();
-        let unanswerable = Gauge::default();
         registry.register("http_requests", "Answers by route and status", requests.clone());
         registry.register_with_unit(
             "http_request_duration",
@@ -103,16 +99,6 @@ impl Default for Metrics {
         registry.register("chain_silent_seconds", "Since the chain does not answer; 0 while it does", silent.clone());
         registry.register("chain_seconds_since_block", "Since the newest block was first seen", block_age.clone());
         registry.register("ready", "1 while GET /readyz answers 200, else 0", ready.clone());
-        registry.register(
-            "accusations",
-            "Open cases against the authority before the pool's court",
-            accusations.clone(),
-        );
-        registry.register(
-            "accusations_unanswerable",
-            "Those of them to which the log holds no answer: the bond is at risk",
-            unanswerable.clone(),
-        );
         Self {
             registry,
             requests,
@@ -126,8 +112,6 @@ impl Default for Metrics {
             silent,
             block_age,
             ready,
-            accusations,
-            unanswerable,
         }
     }
 }
@@ -189,9 +173,6 @@ pub(super) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
     metrics.silent.set(mirror.silent_for().map_or(0.0, |time| time.as_secs_f64()));
     metrics.block_age.set(mirror.newest_at.map_or(0.0, |at| at.elapsed().as_secs_f64()));
     metrics.ready.set(system::missing(&app).await.is_none().into());
-    let accused = app.accused.report();
-    metrics.accusations.set(gauge(accused.open));
-    metrics.unanswerable.set(gauge(accused.unanswerable));
     let page = metrics.page().map_err(|_| Problem::Internal("metrics could not be written".to_owned()))?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, kind)], page).into_response())

@@ -78,7 +78,6 @@ impl Life {
             claim_ms: 3_600_000,
             agents_back,
             public_url: Some(URL.into()),
-            accused: Default::default(),
             outbox: Arc::default(),
             clock: wall_clock,
         };

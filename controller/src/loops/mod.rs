@@ -1,11 +1,10 @@
-//! What the controller does by itself: signs vouchers, anchors the log, claims, keeps its registration, answers
-//! accusations, and sends all of that from one outbox. Each loop compares what should be with what is; see [`drive()`].
+//! What the controller does by itself: signs vouchers, anchors the log, claims, keeps its registration, and
+//! sends all of that from one outbox. Each loop compares what should be with what is; see [`drive()`].
 
 pub mod alive;
 pub mod anchors;
 pub mod chain;
 pub mod claims;
-pub mod court;
 mod drive;
 pub mod kept;
 #[cfg(test)]
@@ -48,8 +47,6 @@ const SEND_EVERY: Duration = Duration::from_millis(500);
 const SIGN_EVERY: Duration = Duration::from_secs(5);
 /// How often the controller's registration is looked at.
 const REGISTER_EVERY: Duration = Duration::from_secs(60);
-/// How often the pool's court is asked for accusations, beside every block that tells of one.
-const ANSWER_EVERY: Duration = Duration::from_secs(60);
 const LOOK_ALIVE_EVERY: Duration = Duration::from_secs(60);
 
 /// A loop that can be asked to do its work at once.
@@ -97,8 +94,6 @@ pub struct Parts {
     pub agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
     /// Where others reach this controller; `None`: not registered.
     pub public_url: Option<String>,
-    /// Accusations against us, for whoever watches.
-    pub accused: court::Accused,
     /// Wakes the loop that sends.
     pub outbox: Arc<Notify>,
     /// The time.
@@ -136,7 +131,6 @@ impl Loops {
             news: Arc::new(AtomicU64::new(parts.log.read(|state| state.next_seq))),
             claims: loops.claims.clone(),
             outbox: parts.outbox.clone(),
-            court: Arc::default(),
         };
         let signer = parts.sender.address();
         let desk = Desk::new(parts.store.writer.clone(), signer, wake.outbox.clone());
@@ -145,7 +139,6 @@ impl Loops {
         loops.tasks.spawn(run_anchors(parts.clone(), wake.clone(), desk.clone(), stop.clone()));
         loops.tasks.spawn(run_claims(parts.clone(), wake.clone(), desk.clone(), stop.clone()));
         loops.tasks.spawn(run_outbox(parts.clone(), wake.clone(), stop.clone()));
-        loops.tasks.spawn(run_court(parts.clone(), wake.clone(), desk.clone(), stop.clone()));
         loops.tasks.spawn(run_alive(parts.clone(), desk.clone(), stop.clone()));
         if let Some(url) = parts.public_url.clone() {
             loops.tasks.spawn(run_registry(parts.clone(), url, desk, stop.clone()));
@@ -163,7 +156,6 @@ struct Wake {
     news: Arc<AtomicU64>,
     claims: Asked,
     outbox: Arc<Notify>,
-    court: Arc<Notify>,
 }
 
 impl Wake {
@@ -171,7 +163,6 @@ impl Wake {
         self.news.fetch_max(size, Ordering::AcqRel);
         self.vouchers.notify_one();
         self.claims.nudge.notify_one();
-        self.court.notify_one();
     }
 
     fn batch(&self, batch: &Batch) {
@@ -181,9 +172,6 @@ impl Wake {
             }
             if claims::is_urgent(step) {
                 self.claims.now();
-            }
-            if court::is_news(step) {
-                self.court.notify_one();
             }
             let effects = &step.outcome.effects;
             if effects.iter().any(|effect| matches!(effect, Effect::VoucherDue(_))) {
@@ -282,21 +270,6 @@ async fn run_outbox(parts: Parts, wake: Wake, stop: CancellationToken) {
                 parts.mirror.nudge();
             }
             Ok::<_, outbox::OutboxError>(report)
-        }
-    })
-    .await;
-}
-
-async fn run_court(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToken) {
-    let memory = Arc::new(Mutex::new(court::Cases::default()));
-    drive("court", ANSWER_EVERY, wake.court, stop, move || {
-        let (parts, memory, desk) = (parts.clone(), memory.clone(), desk.clone());
-        async move {
-            let mut memory = memory.lock().await;
-            let (log, authority, now) = ((&parts.store.readers, &parts.log), parts.keys.authority(), (parts.clock)());
-            let report = memory.pass(log, authority, &desk, &parts.pool, now).await?;
-            parts.accused.set(report);
-            Ok::<_, court::CourtError>(report)
         }
     })
     .await;

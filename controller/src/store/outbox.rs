@@ -21,8 +21,6 @@ pub enum Kind {
     Renew,
     /// Makes a call that an account signed; the subject is the account and its nonce. See [`super::relay`].
     Relay,
-    /// Answers an accusation before the pool's court; the subject is the case.
-    Answer,
 }
 
 impl Kind {
@@ -35,22 +33,21 @@ impl Kind {
             Self::Register => "register",
             Self::Renew => "renew",
             Self::Relay => "relay",
-            Self::Answer => "answer",
         }
     }
 
-    /// Whether a newer order of this kind says all that an older one said, whatever each is about. Of the others only one
-    /// about the same subject does: an answer to one accusation is none to another.
+    /// Whether a newer order of this kind says all that an older one said, whatever each is about. Of relayed calls only one
+    /// about the same subject does.
     #[must_use]
     pub fn overtakes(self) -> bool {
         match self {
             Self::Anchor | Self::Claim | Self::Register | Self::Renew => true,
-            Self::Relay | Self::Answer => false,
+            Self::Relay => false,
         }
     }
 
     fn read(text: &str) -> sqlx::Result<Self> {
-        [Self::Anchor, Self::Claim, Self::Register, Self::Renew, Self::Relay, Self::Answer]
+        [Self::Anchor, Self::Claim, Self::Register, Self::Renew, Self::Relay]
             .into_iter()
             .find(|kind| kind.code() == text)
             .ok_or_else(|| sqlx::Error::Decode(format!("`{text}` is no kind of transaction").into()))
@@ -480,13 +477,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_to_one_accusation_does_not_overtake_the_answer_to_another() {
+    async fn a_relayed_call_does_not_overtake_another_one() {
         let dir = tempfile::tempdir().unwrap();
         let db = Store::open(dir.path()).await.unwrap().writer;
-        for subject in ["case one", "case two", "case one"] {
-            push(&db, KEY, &order(Kind::Answer, subject), TimeMs(1)).await.unwrap();
+        for subject in ["call one", "call two", "call one"] {
+            push(&db, KEY, &order(Kind::Relay, subject), TimeMs(1)).await.unwrap();
         }
-        assert_eq!(subjects(&db).await, ["case two", "case one"]);
+        assert_eq!(subjects(&db).await, ["call two", "call one"]);
     }
 
     #[tokio::test]

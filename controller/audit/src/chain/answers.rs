@@ -16,8 +16,6 @@ use crate::finding::{Check, Finding};
 
 /// Questions that are open at one time.
 const AT_ONCE: usize = 16;
-/// State of a case that waits for its answer.
-const OPEN: u8 = 1;
 
 /// A pool whose contracts are asked.
 struct Asked<'a> {
@@ -111,6 +109,11 @@ impl Asked<'_> {
     async fn registry(&self) -> Result<Check, PoolError> {
         let Self { pool, facts, stored, at, .. } = *self;
         let mut unlike = Unlike::default();
+        unlike.see(|| "owner".into(), &stored.owner, &pool.owner(at).await?);
+        unlike.see(|| "announced owner".into(), &stored.announced, &pool.announced(at).await?);
+        let epochs = stored.authorities.keys().filter_map(|epoch| Some((*epoch, stored.epoch_of(*epoch)?)));
+        let ask = |epoch| pool.epoch_of(epoch, at);
+        unlike.ask(epochs, |epoch| format!("owner and anchor of epoch {epoch}"), ask).await?;
         let present = stored.authorities.last_key_value().map(|(_, (signer, _))| ((), *signer));
         unlike.ask(present, |()| "present authority".into(), |()| pool.authority(at)).await?;
         let authorities = stored.authorities.iter().map(|(epoch, told)| (*epoch, *told));
@@ -133,7 +136,14 @@ impl Asked<'_> {
         let licences = stored.licences.iter().map(|(whose, told)| (*whose, *told));
         let what = |(issuer, holder, product)| format!("licence of {holder} for {product} of {issuer}");
         unlike.ask(licences, what, |(issuer, holder, product)| pool.licence(issuer, holder, product, at)).await?;
-        let stakes = self.units(stored.providers.values().flat_map(|held| [held.stake, held.unbonding]));
+        let bindings = stored.bindings.iter().map(|(whose, told)| (*whose, (true, *told)));
+        let what = |(node, provider)| format!("what node {node} was to provider {provider}");
+        unlike.ask(bindings, what, |(node, provider)| pool.binding(node, provider, at)).await?;
+        let offers = stored.providers.keys().map(|owner| (*owner, stored.offers_of(*owner)));
+        unlike.ask(offers, |owner| format!("offers of provider {owner}"), |owner| pool.offers_of(owner, at)).await?;
+        unlike.see(|| "what was burnt of stakes".into(), &stored.stakes_burnt, &pool.stakes_burnt(at).await?);
+        let stakes = stored.providers.values().flat_map(|held| [held.stake, held.unbonding]);
+        let stakes = self.units(stakes.chain([stored.stakes_burnt]));
         unlike.covers("controller", pool.token_balance(pool.at.controller, at).await?, stakes);
         Ok(unlike.check(
             "registry_from_events",
@@ -162,9 +172,8 @@ impl Asked<'_> {
         unlike.ask(keys, what, |(renter, key)| pool.key(renter, key, at)).await?;
         let thawing = stored.thawing.iter().map(|(renter, told)| (*renter, *told));
         let ask = async |renter| {
-            let ((amount, ready), withdrawn) =
-                futures::try_join!(pool.thawing(renter, at), pool.withdrawn_at(renter, at))?;
-            Ok(ThawRecord { amount, ready, withdrawn })
+            let (amount, ready) = pool.thawing(renter, at).await?;
+            Ok(ThawRecord { amount, ready })
         };
         unlike.ask(thawing, |renter| format!("thawing of renter {renter}"), ask).await?;
         Ok(unlike.check(
@@ -179,29 +188,25 @@ impl Asked<'_> {
     }
 
     async fn court(&self) -> Result<Check, PoolError> {
-        let Self { pool, stored, at, .. } = *self;
+        let Self { pool, facts, stored, at, .. } = *self;
         let mut unlike = Unlike::default();
-        let bonds = stored.bonds.iter().map(|(who, told)| (*who, *told));
+        // What was not taken in time is kept again, which no event tells.
+        let unbond_delay_s = pool.terms(at).await?.unbond_delay_s;
+        let bonds = stored.bonds.iter().map(|(who, told)| (*who, told.at(facts.now, unbond_delay_s)));
         unlike.ask(bonds, |who| format!("bond of {who}"), |who| pool.bond(who, at)).await?;
-        let cases = stored.cases.iter().map(|(case, told)| (*case, *told));
-        unlike.ask(cases, |case| format!("case {case}"), |case| pool.case(case, at)).await?;
-        let credits = stored.credits.iter().map(|(who, told)| (*who, *told));
-        unlike.ask(credits, |who| format!("credit of {who}"), |who| pool.credit(who, at)).await?;
+        let epochs = stored.authorities.keys().map(|epoch| (*epoch, stored.convicted.contains_key(epoch)));
+        let ask = |epoch| pool.is_convicted(epoch, at);
+        unlike.ask(epochs, |epoch| format!("conviction of epoch {epoch}"), ask).await?;
         unlike.see(|| "what was burnt".into(), &stored.burnt, &pool.burnt(at).await?);
-        let open = stored.cases.values().filter(|case| case.state == OPEN).count();
-        let deposit = Amount(pool.terms(at).await?.penalty.0.div_ceil(10));
-        let deposits = std::iter::repeat_n(deposit, open);
-        let bonds = stored.bonds.values().map(|held| held.bond);
-        let owed = self.units(bonds.chain(stored.credits.values().copied()).chain(deposits).chain([stored.burnt]));
+        let bonds = stored.bonds.values().flat_map(|held| [held.kept, held.leaving]);
+        let owed = self.units(bonds.chain([stored.burnt]));
         unlike.covers("court", pool.token_balance(pool.at.court, at).await?, owed);
         Ok(unlike.check(
             "court_from_events",
             format!(
-                "{} bonds, {} credits and {} cases, {open} of them open, from events as from the contract, which has \
-                 what it owes; {} burnt",
+                "{} bonds and {} convictions, from events as from the contract, which has what it owes; {} burnt",
                 stored.bonds.len(),
-                stored.credits.len(),
-                stored.cases.len(),
+                stored.convicted.len(),
                 stored.burnt
             ),
         ))
@@ -237,10 +242,10 @@ impl Asked<'_> {
         let totals = stored.totals.iter().map(|(provider, told)| (*provider, *told));
         let what = |provider| format!("totals of provider {provider}");
         unlike.ask(totals, what, |provider| pool.totals(provider, at)).await?;
-        let earned = stored.totals.values().map(|totals| {
-            let paid = totals.paid_out.saturating_add(totals.fee_out);
-            totals.earned.saturating_add(totals.fee).saturating_sub(paid)
-        });
+        let fees = stored.fees.iter().map(|(epoch, told)| (*epoch, *told));
+        unlike.ask(fees, |epoch| format!("fees of epoch {epoch}"), |epoch| pool.fees_of(epoch, at)).await?;
+        let earned = stored.totals.values().map(|totals| totals.earned.saturating_sub(totals.paid_out));
+        let earned = earned.chain(stored.fees.values().copied());
         let owed = self.units(stored.accounts.values().map(|held| held.balance).chain(earned));
         let there = pool.token_balance(pool.at.vault, at).await?;
         unlike.covers("vault", there, owed);

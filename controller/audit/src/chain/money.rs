@@ -44,7 +44,7 @@ impl Flows {
                 *self.balances.entry(*renter).or_default() -= i128::from(paid.0);
             }
             ChainEvent::CashedOut { amount, .. } => self.cashed += u128::from(amount.0),
-            ChainEvent::FeesCashedOut { amount } => self.fees_cashed += u128::from(amount.0),
+            ChainEvent::FeesCashedOut { amount, .. } => self.fees_cashed += u128::from(amount.0),
             _ => {}
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn check_books(facts: &Facts) -> Result<String, Finding> {
     let flows = Flows::of(facts);
     let mut pairs: BTreeMap<(Account, Account), u64> = BTreeMap::new();
     for event in facts.events() {
-        if let ChainEvent::Claimed { provider, renter, cumulative, paid } = event {
+        if let ChainEvent::Claimed { provider, renter, cumulative, paid, .. } = event {
             let total = pairs.entry((*renter, *provider)).or_default();
             *total = total.saturating_add(paid.0);
             if *total > cumulative.0 {
