@@ -1,13 +1,17 @@
 //! The pool's court: bonds, and what shows that somebody contradicted himself. Why nobody who is honest can, is in
 //! `solidity/src/interfaces/ICourt.sol`.
 
+use std::collections::BTreeMap;
+
 use ethers_core::abi::AbiEncode as _;
 use selion_api::agent::{Promise, SignedHead, SignedPromise, SignedReport};
+use selion_api::chain::ChainEvent;
 use selion_api::commit::canonical;
 use selion_api::{Address, Amount, Hash32};
 
 use crate::abi::court;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolError};
+use crate::rpc::BlockTag;
 use crate::signer::compact;
 use crate::word::h160;
 use crate::write::Call;
@@ -62,6 +66,36 @@ pub struct LeafIn<'a> {
 impl Pool {
     fn to_court(&self, data: Vec<u8>) -> Call {
         Call { to: self.at.court, data }
+    }
+
+    /// The last anchor of each epoch that made or took over one, in order, as the court takes it.
+    ///
+    /// # Errors
+    ///
+    /// Any [`PoolError`].
+    pub async fn last_anchors(&self) -> Result<Vec<Stated>, PoolError> {
+        let last = self.rpc.header(BlockTag::Latest).await?.number;
+        let logs = self.rpc.logs(0, last, &[self.at.controller]).await?;
+        let mut anchors = BTreeMap::new();
+        for event in self.decode_all(&logs)? {
+            match event {
+                ChainEvent::Anchored { epoch, size, root, digest } => {
+                    anchors.insert(epoch, Stated::Anchor { epoch, size, root, digest });
+                }
+                ChainEvent::AnchorsDisowned { epoch, .. } => {
+                    anchors.remove(&epoch);
+                }
+                // What an epoch takes over is its anchor until it makes one.
+                ChainEvent::AuthorityChanged { epoch, .. } => {
+                    if let Some(anchor) = anchors.get(&epoch.saturating_sub(1)).copied() {
+                        let (_, size, root, digest) = Stated::says(&anchor);
+                        anchors.insert(epoch, Stated::Anchor { epoch, size, root, digest });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(anchors.into_values().collect())
     }
 
     /// Puts the caller's money at stake for what is signed while it is the owner.

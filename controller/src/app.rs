@@ -46,8 +46,6 @@ pub struct App {
     pub hub: Hub,
     /// How far the chain was followed.
     pub mirror: Mirror,
-    /// Accusations against the authority.
-    pub accused: Accused,
     /// Takes calls that accounts signed and the operator pays for.
     pub relay: Relay,
     /// Token keys, dataset tags, salts.

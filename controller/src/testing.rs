@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use selion_contracts::Rpc;
+use selion_contracts::{Rpc, Signer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,11 +29,19 @@ pub(crate) async fn chain(dir: &Path, stop: &CancellationToken) -> (String, Join
     (format!("http://{}", told.await.unwrap()), task)
 }
 
+/// The owner of pools for tests.
+pub(crate) fn owner() -> Signer {
+    Signer::from_bytes(&[77; 32]).unwrap()
+}
+
 /// A pool for development, whose authority's keys are made in `data`.
 pub(crate) async fn pool(url: &str, data: &Path) -> (Keys, PoolFile) {
     let (rpc, keys) = (Rpc::new(url).unwrap(), Keys::open(data, None).unwrap());
-    rpc.give_coins(keys.authority(), ETHER).await.unwrap();
-    let options = PoolOptions::development(keys.authority());
-    let file = create_pool(&rpc, keys.authority_signer(), &options).await.unwrap();
+    let owner = owner();
+    for who in [keys.authority(), owner.account()] {
+        rpc.give_coins(who, ETHER).await.unwrap();
+    }
+    let options = PoolOptions::development(owner.account(), keys.authority());
+    let file = create_pool(&rpc, &owner, &options).await.unwrap();
     (keys, file)
 }

@@ -268,7 +268,7 @@ impl Agent {
             gpus: Arc::clone(&node.gpus),
             runtime: Arc::clone(&node.runtime),
             store: Store::open(book.content())?,
-            reporter: Reporter::new(Arc::clone(&book), on_event),
+            reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,
             uploads,
             gateway: config.controller.clone(),

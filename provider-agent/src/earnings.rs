@@ -25,13 +25,13 @@ pub struct CashedOut {
     pub unclaimed: Amount,
 }
 
-/// Takes the owner's unpaid earnings out of the vault, to `payee` or to the owner's own account. The key must be in the
-/// state directory.
+/// Pays the owner's unpaid earnings out of the vault to who is paid for him in the pool. The key must be in the state
+/// directory; it pays the gas, and can send the money nowhere else.
 ///
 /// # Errors
 ///
 /// [`JoinError`].
-pub async fn cash_out(config: &Config, payee: Option<Address>) -> Result<CashedOut, JoinError> {
+pub async fn cash_out(config: &Config) -> Result<CashedOut, JoinError> {
     let controller = config.pool.ok_or(JoinError::NoPool)?;
     let pool = Pool::open(Rpc::new(&config.chain_rpc)?, controller).await?;
     // Not through the book: the agent that runs holds its lock.
@@ -41,7 +41,8 @@ pub async fn cash_out(config: &Config, payee: Option<Address>) -> Result<CashedO
     }
     let owner = Signer::open_or_create(&path)?;
     let provider = owner.account();
-    let payee = payee.unwrap_or_else(|| owner.address());
+    let known = pool.provider(provider, BlockTag::Latest).await?;
+    let payee = known.map_or_else(|| owner.address(), |known| known.payout);
     let unclaimed = unclaimed(config, &pool).await?;
     let totals = pool.totals(provider, BlockTag::Latest).await?;
     let amount = totals.earned.saturating_sub(totals.paid_out);
@@ -49,7 +50,7 @@ pub async fn cash_out(config: &Config, payee: Option<Address>) -> Result<CashedO
         return Ok(CashedOut { provider, payee, amount, transaction: None, unclaimed });
     }
     let courier = Courier { pool: &pool, signer: &owner, controller: &config.controller, always_relay: config.relay };
-    let receipt = courier.send(pool.cash_out(payee)).await?;
+    let receipt = courier.send(pool.cash_out(provider)).await?;
     Ok(CashedOut { provider, payee, amount, transaction: Some(receipt.tx), unclaimed })
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
+use selion_api::Account;
 use selion_api::commit::PoolId;
 
 use crate::book::{Book, Outbox, OutboxError, is_last};
@@ -32,6 +33,8 @@ pub enum ReportError {
 #[derive(Clone)]
 pub(crate) struct Reporter {
     book: Arc<Book>,
+    /// Whose stake answers for what is stated.
+    provider: Account,
     on_event: OnEvent,
     /// Members that are being ended because they filled the disk.
     evicted: Arc<Mutex<BTreeSet<MemberKey>>>,
@@ -41,8 +44,8 @@ pub(crate) struct Reporter {
 const FULL: (Duration, u32) = (Duration::from_millis(500), 120);
 
 impl Reporter {
-    pub(crate) fn new(book: Arc<Book>, on_event: OnEvent) -> Self {
-        Self { book, on_event, evicted: Arc::default() }
+    pub(crate) fn new(book: Arc<Book>, provider: Account, on_event: OnEvent) -> Self {
+        Self { book, provider, on_event, evicted: Arc::default() }
     }
 
     /// The stop of this member is its own doing: it will be stated as its command's end with
@@ -76,6 +79,7 @@ impl Reporter {
     ) -> Result<(), ReportError> {
         let report = Report {
             node: keys::node_of(self.book.node_key()),
+            provider: self.provider,
             seq: 0,
             fence: self.book.seen().fence,
             lease: assignment.lease,
@@ -136,6 +140,7 @@ mod tests {
     fn stopped(lease: u64) -> Report {
         Report {
             node: NodeId([1; 20]),
+            provider: Account([2; 20]),
             seq: 0,
             fence: Default::default(),
             lease: LeaseId { seq: lease, index: 0 },
@@ -153,7 +158,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let book = Arc::new(Book::open(dir.path()).unwrap());
         book.pin_pool(PoolId { chain_id: 1, controller: Address([7; 20]) }).unwrap();
-        let reporter = Reporter::new(Arc::clone(&book), Arc::new(|_| {}));
+        let reporter = Reporter::new(Arc::clone(&book), Account([2; 20]), Arc::new(|_| {}));
         let key = MemberKey::of_report(&stopped(1));
         assert!(reporter.evict(key) && !reporter.evict(key), "said once");
         reporter.make(stopped(1), None).await.unwrap();

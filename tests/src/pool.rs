@@ -45,7 +45,7 @@ impl Pool {
         let chain = Chain::start(home.path()).await?;
         let rpc = chain.url.clone();
         let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", "1s"];
-        let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "authority.key"];
+        let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "owner.key"];
         let made = run(home.path(), create.into_iter().chain(terms).chain(more.iter().copied())).await?.json()?;
         let controller = made["controller"].as_str().context("an address")?.parse()?;
         let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;

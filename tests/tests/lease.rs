@@ -12,7 +12,7 @@ use selion_api::slice::{Sandbox, SliceWant};
 use selion_api::{Amount, LeaseId, Reason};
 use selion_audit::{LogSource, Options, Report, audit};
 use selion_client::{Client, OfferQuery, PageQuery, fresh_key};
-use selion_contracts::{BlockTag, Signer, Voucher, decode_event};
+use selion_contracts::{BlockTag, Signer, Voucher, decode};
 use selion_market::{Effect, Input};
 use selion_tests::seal::{self, Draft};
 use selion_tests::{Controller, PATIENCE, Part, Pool, Renter, kept, until, want};
@@ -200,11 +200,9 @@ async fn paid(story: &Story) -> Result<u64> {
     let contracts = &story.pool.contracts;
     let last = contracts.rpc.header(BlockTag::Latest).await?.number;
     let mut sum = 0;
-    for log in contracts.rpc.logs(0, last, &contracts.addresses()).await? {
-        for event in decode_event(&contracts.at, &log)? {
-            if let ChainEvent::Claimed { paid, .. } = event {
-                sum += paid.0;
-            }
+    for event in decode(&contracts.at, &contracts.rpc.logs(0, last, &contracts.addresses()).await?)? {
+        if let ChainEvent::Claimed { paid, .. } = event {
+            sum += paid.0;
         }
     }
     Ok(sum)

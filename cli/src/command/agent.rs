@@ -22,14 +22,8 @@ pub enum Command {
     Up(Args),
     /// Looks at everything an agent needs, and says what to do
     Doctor(Args),
-    /// Takes the owner's earnings out of the pool's vault
-    CashOut {
-        /// Who gets them [default: the owner's account]
-        #[arg(long, value_name = "ADDRESS")]
-        to: Option<Address>,
-        #[command(flatten)]
-        args: Args,
-    },
+    /// Pays the owner's earnings out of the pool's vault, to who is paid in the pool
+    CashOut(Args),
 }
 
 /// What the owner sets.
@@ -167,7 +161,7 @@ pub async fn main(out: Output, command: Command) -> Done {
             up(out, args.config()?, asks).await
         }
         Command::Doctor(args) => doctor(out, args.config()?).await,
-        Command::CashOut { to, args } => cash_out(out, &args.config()?, to).await,
+        Command::CashOut(args) => cash_out(out, &args.config()?).await,
     }
 }
 
@@ -220,8 +214,8 @@ fn confirmed(question: &str) -> Done<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-async fn cash_out(out: Output, config: &Config, to: Option<Address>) -> Done {
-    let done = selion_agent::cash_out(config, to).await?;
+async fn cash_out(out: Output, config: &Config) -> Done {
+    let done = selion_agent::cash_out(config).await?;
     out.show(&done, |done| {
         let paid = match done.transaction {
             Some(tx) => {

@@ -1,24 +1,26 @@
-//! `selion evidence`: brings what shows that an authority lied before the pool's court.
+//! `selion evidence`: brings two statements that contradict each other before the pool's court, and shows what nobody
+//! punishes.
 
 use std::path::{Path, PathBuf};
 
-use selion_api::agent::{SignedHead, SignedPromise, SignedVoucher};
-use selion_api::{Account, Amount, Hash32, LeaseId, TimeMs};
-use selion_audit::evidence::{NoEvidence, against, double_lease, fork};
-use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case};
+use selion_api::agent::{SignedHead, SignedPromise, SignedReport};
+use selion_api::{Address, Amount, Hash32, LeaseId};
+use selion_audit::evidence::{NoEvidence, ReportFile, against, contradiction, double_lease, fork, report_at};
+use selion_contracts::court::{LeafIn, Stated};
 use selion_contracts::write::Call;
-use selion_contracts::{BlockTag, Pool, Signer};
+use selion_contracts::{BlockTag, Pool};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use super::onchain::{Act, Where};
+use super::onchain::Act;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::logged;
 use crate::output::Output;
 use crate::unit;
 
-/// Brings evidence against an authority before the pool's court: what it loses goes to the harmed or is burnt.
+/// Brings before the pool's court what somebody signed twice and differently: he loses all that he has at stake, a tenth
+/// of it to the payee.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Two signed heads of one size that differ
@@ -30,20 +32,28 @@ pub enum Command {
         #[arg(value_name = "FILE")]
         other: PathBuf,
         #[command(flatten)]
-        by: Act,
+        by: Bring,
+    },
+    /// A signed head of the size of its epoch's last anchor, or of that of the epoch before, which differs from it
+    Anchor {
+        /// The signed head as JSON
+        #[arg(value_name = "FILE")]
+        head: PathBuf,
+        #[command(flatten)]
+        by: Bring,
     },
     /// A signed promise, and a log that has another entry there
     Promise {
         /// The promise as JSON
         #[arg(value_name = "FILE")]
         promise: PathBuf,
-        /// The log: a controller's URL, or a file with one published entry a line
-        #[arg(long, value_name = "URL|FILE")]
+        /// The log: a controller's URL, a file with one published entry a line, or a data directory
+        #[arg(long, value_name = "LOG")]
         log: String,
         #[command(flatten)]
-        by: Act,
+        by: Bring,
     },
-    /// Two logs of which one authority signed both, and which differ
+    /// Two logs that one authority signed or anchored, and which differ
     Fork {
         /// A log: a controller's URL, a file with one published entry a line, or a data directory
         #[arg(value_name = "LOG")]
@@ -52,25 +62,28 @@ pub enum Command {
         #[arg(value_name = "LOG")]
         other: String,
         #[command(flatten)]
-        by: Act,
+        by: Bring,
     },
-    /// Countersigned vouchers of one renter, one for each provider, that are together above his deposit
-    OverPromise {
-        /// Vouchers as JSON, as agents keep them in their state folder
-        #[arg(value_name = "FILE", required = true)]
-        vouchers: Vec<PathBuf>,
-        #[command(flatten)]
-        by: Act,
-    },
-    /// Accuses: a voucher by a delegated key is above the bills. A tenth of the penalty is held until the case ends
-    OverBill {
-        /// The voucher as JSON
+    /// Two reports of one node and one number that differ: costs its provider the stake
+    Reports {
+        /// A signed report as JSON, as `evidence report` gives it
         #[arg(value_name = "FILE")]
-        voucher: PathBuf,
+        one: PathBuf,
+        /// The other
+        #[arg(value_name = "FILE")]
+        other: PathBuf,
         #[command(flatten)]
-        by: Act,
+        by: Bring,
     },
-    /// Accuses: two leases were given one place. A tenth of the penalty is held until the case ends
+    /// Prints the signed report that an entry of a log holds
+    Report {
+        /// Number of the entry
+        seq: u64,
+        /// The log: a controller's URL, a file with one published entry a line, or a data directory
+        #[arg(long, value_name = "LOG")]
+        log: String,
+    },
+    /// Prints what shows that a log gave two leases one place. No court takes it: it is for people
     DoubleLease {
         /// A lease
         one: LeaseId,
@@ -79,32 +92,21 @@ pub enum Command {
         /// The log: a controller's URL, a file with one published entry a line, or a data directory
         #[arg(long, value_name = "LOG")]
         log: String,
-        #[command(flatten)]
-        by: Act,
-    },
-    /// How a case stands
-    Case {
-        /// As the accusation said
-        case: Hash32,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Ends a case that was not answered in time
-    Convict {
-        /// As the accusation said
-        case: Hash32,
-        #[command(flatten)]
-        by: Act,
-    },
-    /// Takes what the court credited the account with
-    Collect {
-        #[command(flatten)]
-        by: Act,
     },
 }
 
+/// As whom, and who is paid.
+#[derive(Debug, clap::Args)]
+pub struct Bring {
+    #[command(flatten)]
+    act: Act,
+    /// Who gets a tenth of what is taken [default: the account of the key file]
+    #[arg(long, value_name = "ADDRESS")]
+    payee: Option<Address>,
+}
+
 /// A signed head: in the answer that it came with, or by itself.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(untagged)]
 enum HeadFile {
     Answer { newest: SignedHead },
@@ -115,133 +117,124 @@ enum HeadFile {
 #[derive(Debug, Serialize)]
 struct Outcome {
     tx: Hash32,
-    authority: Account,
-    bond_left: Amount,
-    credit: Amount,
+    taken: Amount,
+    payee: Address,
 }
 
 /// Sends it and says what came of it.
 pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Heads { one, other, by } => {
-            let (HeadFile::Answer { newest: one } | HeadFile::Head(one)) = read(&one)?;
-            let (HeadFile::Answer { newest: other } | HeadFile::Head(other)) = read(&other)?;
-            bring(out, &by, |pool, _| pool.prove_two_heads(&one, &other)).await
+            let (one, other) = (Stated::Head(head(&one)?), Stated::Head(head(&other)?));
+            bring(out, &by, |pool, payee| pool.prove_fork(&one, &other, None, payee)).await
+        }
+        Command::Anchor { head: file, by } => {
+            let signed = head(&file)?;
+            let anchors = by.act.at.open().await?.last_anchors().await?;
+            let against = anchors.into_iter().find(|anchor| {
+                let (epoch, size, root, digest) = anchor.says();
+                let answers = epoch == signed.head.fence.epoch || epoch.checked_add(1) == Some(signed.head.fence.epoch);
+                answers && size == signed.head.size && (root, digest) != (signed.head.root, signed.head.digest)
+            });
+            let against = against.ok_or_else(|| {
+                let detail = "no last anchor of the head's epoch or the one before is of its size and differs";
+                Failure::new(Exit::Failure, "no_evidence", detail, "for heads of other sizes: `selion evidence fork`")
+            })?;
+            bring(out, &by, |pool, payee| pool.prove_fork(&against, &Stated::Head(signed), None, payee)).await
         }
         Command::Promise { promise, log, by } => {
             let promise: SignedPromise = read(&promise)?;
-            let found = against(&logged::published(&log).await?, &promise).map_err(none)?;
-            bring(out, &by, |pool, _| pool.prove_broken_promise(&promise, &found.head, found.leaf, &found.path)).await
+            let anchors = by.act.at.open().await?.last_anchors().await?;
+            let found = against(&logged::published(&log).await?, &anchors, &promise).map_err(none)?;
+            let there = LeafIn { leaf: found.leaf, path: &found.path };
+            bring(out, &by, |pool, payee| pool.prove_broken_promise(&promise, &found.head, there, payee)).await
         }
         Command::Fork { one, other, by } => {
+            let anchors = by.act.at.open().await?.last_anchors().await?;
             let (one, other) = (logged::published(&one).await?, logged::published(&other).await?);
-            let (index, one, other) = fork(&one, &other).map_err(none)?;
-            let sides = ((&one.head, one.leaf, &*one.path), (&other.head, other.leaf, &*other.path));
-            bring(out, &by, |pool, _| pool.prove_fork(index, sides.0, sides.1)).await
+            let (index, one, other) = fork(&one, &other, &anchors).map_err(none)?;
+            let leaf = |stands| {
+                let selion_audit::evidence::Stands { leaf, path, .. } = stands;
+                LeafIn { leaf: *leaf, path }
+            };
+            let leaves = (index, leaf(&one), leaf(&other));
+            bring(out, &by, |pool, payee| pool.prove_fork(&one.head, &other.head, Some(leaves), payee)).await
         }
-        Command::OverPromise { vouchers, by } => {
-            let vouchers = vouchers.iter().map(|path| read(path)).collect::<Done<Vec<SignedVoucher>>>()?;
-            bring(out, &by, |pool, _| pool.prove_over_promise(&vouchers)).await
+        Command::Reports { one, other, by } => {
+            let (one, other) = (report(&one)?, report(&other)?);
+            contradiction(&one, &other).map_err(none)?;
+            bring(out, &by, |pool, payee| pool.prove_two_reports(&one, &other, payee)).await
         }
-        Command::OverBill { voucher, by } => {
-            let voucher: SignedVoucher = read(&voucher)?;
-            let name = |authority| over_bill_case(authority, voucher.renter, voucher.provider, voucher.cumulative);
-            accuse(out, &by, voucher.epoch, name, |pool| pool.accuse_over_bill(&voucher)).await
+        Command::Report { seq, log } => {
+            let file = ReportFile::from(&report_at(&logged::published(&log).await?, seq).map_err(none)?);
+            print(out, &file)
         }
-        Command::DoubleLease { one, other, log, by } => {
-            let (head, first, second) = double_lease(&logged::published(&log).await?, one, other).map_err(none)?;
-            let runs = Run::of_grant(&first.effect).zip(Run::of_grant(&second.effect));
-            let (earlier, later) = runs.ok_or_else(|| none(NoEvidence::NoDoubleLease { one, other }))?;
-            let name = |authority| double_lease_case(authority, &earlier, &later);
-            accuse(out, &by, head.head.fence.epoch, name, |pool| pool.accuse_double_lease(&head, &first, &second)).await
+        Command::DoubleLease { one, other, log } => {
+            print(out, &double_lease(&logged::published(&log).await?, one, other).map_err(none)?)
         }
-        Command::Case { case, at } => show_case(out, &at.open().await?, case).await,
-        Command::Convict { case, by } => bring(out, &by, |pool, _| pool.convict(case)).await,
-        Command::Collect { by } => bring(out, &by, |pool, signer| pool.collect(signer.address())).await,
     }
 }
 
+/// JSON whatever the output: it is for a file.
+fn print<T: Serialize>(out: Output, evidence: &T) -> Done {
+    let text = serde_json::to_string(evidence).map_err(|error| {
+        Failure::new(Exit::Failure, "internal", error, "this is a bug: please report it with the command")
+    })?;
+    out.show(evidence, |_| text)
+}
+
 fn none(why: NoEvidence) -> Failure {
-    let suggestion =
-        "evidence is two statements of an authority that cannot both be true; `selion audit` looks for all";
+    let suggestion = "evidence is two statements of one signer that cannot both be true; `selion audit` looks for all";
     Failure::new(Exit::Failure, "no_evidence", why, suggestion)
+}
+
+fn head(path: &Path) -> Done<SignedHead> {
+    let (HeadFile::Answer { newest: head } | HeadFile::Head(head)) = read(path)?;
+    Ok(head)
+}
+
+fn report(path: &Path) -> Done<SignedReport> {
+    let file: ReportFile = read(path)?;
+    file.read().map_err(|why| {
+        let suggestion = "a signed report as `selion evidence report` prints it";
+        Failure::usage(format!("{}: {why}", path.display()), suggestion)
+    })
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Done<T> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
     serde_json::from_str(&text).map_err(|error| {
-        let suggestion = "JSON: a head as `GET /v1/log/head` gives it, a line of promises.jsonl, or a voucher of an agent's state folder";
+        let suggestion = "JSON: a head as `GET /v1/log/head` gives it, a line of promises.jsonl, or a report as \
+                          `selion evidence report` prints it";
         Failure::usage(format!("{}: {error}", path.display()), suggestion)
     })
 }
 
-async fn bring(out: Output, by: &Act, call: impl Fn(&Pool, &Signer) -> Call) -> Done {
-    let (signer, tx) = by.send(|pool, signer| vec![call(pool, signer)]).await?;
-    let pool = by.at.open().await?;
-    let authority = pool.authority(BlockTag::Latest).await?;
-    let outcome = Outcome {
-        tx,
-        authority,
-        bond_left: pool.bond(authority, BlockTag::Latest).await?.bond,
-        credit: pool.credit(signer.account(), BlockTag::Latest).await?,
+async fn bring(out: Output, by: &Bring, call: impl Fn(&Pool, Address) -> Call) -> Done {
+    let pool = by.act.at.open().await?;
+    let before = gone(&pool).await?;
+    let payee = match by.payee {
+        Some(payee) => payee,
+        None => by.act.signer()?.address(),
     };
+    let (_, tx) = by.act.send(|pool, _| vec![call(pool, payee)]).await?;
+    // What was burnt is nine tenths, rounded up.
+    let burnt = gone(&pool).await?.saturating_sub(before);
+    let outcome = Outcome { tx, taken: Amount(burnt.0.saturating_add(burnt.0 / 9)), payee };
     out.show(&outcome, |outcome| {
         format!(
-            "done in transaction {}: the bond of {} is {} now, {} stands to the sender's credit",
+            "convicted in transaction {}: about {} tokens were taken, a tenth of them for {}",
             outcome.tx,
-            outcome.authority,
-            unit::show_money(outcome.bond_left.0),
-            unit::show_money(outcome.credit.0)
+            unit::show_money(outcome.taken.0),
+            outcome.payee
         )
     })
 }
 
-/// Sends an accusation, for which the court takes the deposit, and shows the case.
-async fn accuse(
-    out: Output,
-    by: &Act,
-    epoch: u32,
-    name: impl Fn(Account) -> Hash32,
-    call: impl Fn(&Pool) -> Call,
-) -> Done {
-    by.send(|pool, _| vec![pool.approve_court(), call(pool)]).await?;
-    let pool = by.at.open().await?;
-    let (authority, _) = pool.authority_of(epoch, BlockTag::Latest).await?;
-    show_case(out, &pool, name(authority)).await
-}
-
-const OPEN: &str = "open";
-
-/// How a case stands.
-#[derive(Debug, Serialize)]
-struct CaseView {
-    case: Hash32,
-    standing: &'static str,
-    authority: Account,
-    accuser: Account,
-    answer_by_ms: TimeMs,
-}
-
-async fn show_case(out: Output, pool: &Pool, case: Hash32) -> Done {
-    let record = pool.case(case, BlockTag::Latest).await?;
-    let standing = match record.standing() {
-        Standing::Open => OPEN,
-        Standing::Punished => "punished",
-        Standing::Acquitted => "acquitted",
-        Standing::Unknown => {
-            let detail = format!("the court of this pool knows no case {case}");
-            return Err(Failure::new(Exit::Failure, "no_such_case", detail, "check the case's name and --pool"));
-        }
-    };
-    let view =
-        CaseView { case, standing, authority: record.authority, accuser: record.accuser, answer_by_ms: record.by };
-    out.show(&view, |view| {
-        let time = match view.standing {
-            OPEN => format!("; an answer before {} is sure to count", unit::show_time(view.answer_by_ms)),
-            _ => String::new(),
-        };
-        format!("case {} against {} is {}{time}", view.case, view.authority, view.standing)
-    })
+/// What was burnt of bonds and stakes so far.
+async fn gone(pool: &Pool) -> Done<Amount> {
+    let (bonds, stakes) = (pool.burnt(BlockTag::Latest).await?, pool.stakes_burnt(BlockTag::Latest).await?);
+    Ok(bonds.saturating_add(stakes))
 }
 
 #[cfg(test)]

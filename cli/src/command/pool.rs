@@ -44,6 +44,9 @@ struct Shown {
     pool: PoolId,
     vault: Address,
     token: Address,
+    /// As the chain has it; a controller does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Account>,
     authority: Account,
     #[serde(flatten)]
     terms: Terms,
@@ -57,12 +60,20 @@ pub struct Create {
     /// JSON-RPC of the chain
     #[arg(long, value_name = "URL", env = "SELION_CHAIN_RPC")]
     chain_rpc: String,
-    /// File with the key that pays for it; made if it is not there
+    /// File with the key that pays for it; made if it is not there. Keep it away from the controller's machine: it owns the
+    /// pool, unless --owner names another account
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Who decides and countersigns: the controller's key [default: the account of the key file]
+    /// Who owns the pool: names its authority, has the bond, takes the fees. A contract may [default: the account of the key
+    /// file]
     #[arg(long, value_name = "ACCOUNT")]
+    owner: Option<Account>,
+    /// Who decides and countersigns: the controller's key
+    #[arg(long, value_name = "ACCOUNT", conflicts_with = "authority_key")]
     authority: Option<Account>,
+    /// File with the controller's key; made if it is not there [default: authority.key beside the key file]
+    #[arg(long, value_name = "FILE")]
+    authority_key: Option<PathBuf>,
     /// ERC-20 in which everything is paid [default on development chains: a new test token]
     #[arg(long, value_name = "ADDRESS")]
     token: Option<Address>,
@@ -70,7 +81,7 @@ pub struct Create {
     #[arg(long, value_name = "ADDRESS")]
     factory: Option<Address>,
     /// Operator's fee in ten-thousandths of every claim
-    #[arg(long, value_name = "BPS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    #[arg(long, value_name = "BPS", default_value_t = 200, value_parser = clap::value_parser!(u16).range(..=5_000))]
     fee_bps: u16,
     /// Blocks on top that make a block final, or `finalized` for the chain's own tag [default: 0 on development
     /// chains, else finalized]
@@ -79,8 +90,8 @@ pub struct Create {
     /// Time between a renter's thaw and the withdrawal
     #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
     thaw: u32,
-    /// Time between a provider's unbonding and the return of stake
-    #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
+    /// Time between unbonding and the return of a provider's stake or the owner's bond
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = seconds)]
     unbond: u32,
     /// Time for which an old authority's vouchers stay claimable
     #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
@@ -94,12 +105,12 @@ pub struct Create {
     /// Lets nodes without a sandbox be leased
     #[arg(long)]
     allow_unsandboxed: bool,
-    /// What a proven offence costs the bond of an authority, in tokens
-    #[arg(long, value_name = "AMOUNT", default_value = "100.00", value_parser = unit::amount)]
-    penalty: selion_api::Amount,
-    /// Time in which an authority can answer an accusation
+    /// What an owner must keep at stake for what its authority signs, in tokens
+    #[arg(long, value_name = "AMOUNT", default_value = "0.00", value_parser = unit::amount)]
+    min_bond: selion_api::Amount,
+    /// Time between announcing another owner and its acceptance
     #[arg(long, value_name = "TIME", default_value = "3d", value_parser = seconds)]
-    answer: u32,
+    hand_over: u32,
     /// Silence after which a standby may take the authority over; 0: nobody can
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = seconds)]
     take_over_after: u32,
@@ -137,8 +148,9 @@ async fn show(out: Output, args: Show) -> Done {
         _ => by_controller(args.controller).await?,
     };
     out.show(&shown, |shown| {
-        let Shown { pool, vault, token, authority, terms, .. } = shown;
-        let at = format!("pool {} on chain {}\nvault {vault}, token {token}", pool.controller, pool.chain_id);
+        let Shown { pool, vault, token, owner, authority, terms, .. } = shown;
+        let owner = owner.map(|owner| format!("\nowner {owner}")).unwrap_or_default();
+        let at = format!("pool {} on chain {}\nvault {vault}, token {token}{owner}", pool.controller, pool.chain_id);
         format!("{at}\n{}", self::terms(out, &authority.to_string(), terms))
     })
 }
@@ -148,7 +160,8 @@ async fn by_chain(url: &str, at: Address) -> Done<Shown> {
     let terms = pool.terms(BlockTag::Latest).await?.shown();
     let id = PoolId { chain_id: pool.chain_id, controller: at };
     let (authority, warnings) = (pool.authority(BlockTag::Latest).await?, terms.warnings());
-    Ok(Shown { pool: id, vault: pool.at.vault, token: pool.at.token, authority, terms, warnings })
+    let owner = Some(pool.owner(BlockTag::Latest).await?);
+    Ok(Shown { pool: id, vault: pool.at.vault, token: pool.at.token, owner, authority, terms, warnings })
 }
 
 async fn by_controller(url: Option<String>) -> Done<Shown> {
@@ -158,7 +171,7 @@ async fn by_controller(url: Option<String>) -> Done<Shown> {
     };
     let PoolView { pool, vault, token, authority, terms, .. } = Client::new(&url)?.pool().await?;
     let warnings = terms.warnings();
-    Ok(Shown { pool, vault, token, authority, terms, warnings })
+    Ok(Shown { pool, vault, token, owner: None, authority, terms, warnings })
 }
 
 /// The terms as a table, with what stands out below it.
@@ -185,8 +198,8 @@ pub fn terms(out: Output, authority: &str, terms: &Terms) -> String {
         row("deposits, nodes and offers count", finality),
         row("simulated GPUs", allowed(terms.allow_simulated)),
         row("nodes without a sandbox", allowed(terms.allow_unsandboxed)),
-        row("a proven offence costs the authority", format!("{} tokens", unit::show_money(terms.penalty.0))),
-        row("an accusation can be answered for", time(terms.answer_s)),
+        row("least bond of the owner", format!("{} tokens", unit::show_money(terms.min_bond.0))),
+        row("another owner can accept", format!("{} after it is announced", time(terms.hand_over_s))),
         row("a standby takes over", take_over),
     ];
     let table = out.table(["TERMS, WHICH NEVER CHANGE", ""], rows, "");
@@ -205,14 +218,26 @@ async fn create(out: Output, args: Create) -> Done {
         require_dev_chain(chain_id, "a new test token that anyone can mint")?;
     }
     let signer = Signer::open_or_create(&args.key_file)?;
+    let authority_key = args.authority_key.unwrap_or_else(|| args.key_file.with_file_name("authority.key"));
+    let authority = match args.authority {
+        Some(authority) => authority,
+        None => Signer::open_or_create(&authority_key)?.account(),
+    };
+    let owner = args.owner.unwrap_or(signer.account());
+    if owner == authority {
+        out.note("WARNING: one key is owner and authority: who steals it from the controller's machine has the pool");
+    }
     if is_dev_chain(chain_id) {
-        give_gas(&rpc, signer.account()).await?;
+        for account in [signer.account(), authority] {
+            give_gas(&rpc, account).await?;
+        }
     }
     let default_depth = if is_dev_chain(chain_id) { 0 } else { PoolTerms::FINALIZED_TAG };
     let options = PoolOptions {
         token: args.token,
         factory: args.factory,
-        authority: args.authority.unwrap_or(signer.account()),
+        owner,
+        authority,
         fee_bps: args.fee_bps,
         thaw_delay_s: args.thaw,
         unbond_delay_s: args.unbond,
@@ -221,8 +246,8 @@ async fn create(out: Output, args: Create) -> Done {
         grace_s: args.grace,
         allow_simulated: args.allow_simulated,
         allow_unsandboxed: args.allow_unsandboxed,
-        penalty: args.penalty,
-        answer_delay_s: args.answer,
+        min_bond: args.min_bond,
+        hand_over_delay_s: args.hand_over,
         take_over_after_s: args.take_over_after,
         metadata_cid: String::new(),
     };
@@ -235,7 +260,7 @@ async fn create(out: Output, args: Create) -> Done {
         write_private(path, &(serde_json::json!(made).to_string() + "\n"))?;
     }
     out.show(&made, |pool| {
-        let key = args.key_file.display();
+        let key = authority_key.display();
         let next = format!(
             "next: selion controller --chain-rpc {} --pool {} --authority-key {key}",
             args.chain_rpc, pool.controller

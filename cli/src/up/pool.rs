@@ -11,6 +11,11 @@ use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::profile::write_private;
 
+/// The owner's key in a data directory. What runs does not use it: it can be moved away.
+fn owner_key(dir: &Path) -> PathBuf {
+    dir.join("owner.key")
+}
+
 /// The authority's key in a data directory.
 pub fn authority_key(dir: &Path) -> PathBuf {
     dir.join("authority.key")
@@ -38,13 +43,18 @@ pub async fn open_or_create(
                 require_dev_chain(chain_id, "a new test token; give --token ADDRESS elsewhere. It")?;
             }
             out.note(format!("making a pool on chain {chain_id} ..."));
-            let mut options = PoolOptions { token, ..PoolOptions::development(authority.account()) };
+            let owner = Signer::open_or_create(&owner_key(dir))?;
+            if is_dev_chain(chain_id) {
+                give_gas(&rpc, owner.account()).await?;
+            }
+            let mut options =
+                PoolOptions { token, ..PoolOptions::development(owner.account(), authority.account()) };
             if !is_dev_chain(chain_id) {
                 options.finality_depth = PoolTerms::FINALIZED_TAG;
                 options.allow_simulated = simulated;
                 options.allow_unsandboxed = false;
             }
-            let made = create_pool(&rpc, &authority, &options).await?;
+            let made = create_pool(&rpc, &owner, &options).await?;
             write_private(&path, &(serde_json::json!(made).to_string() + "\n"))?;
             made
         }

@@ -70,7 +70,7 @@ impl Spine {
         for event in &block.events {
             match event {
                 ChainEvent::PoolOpened { authority, .. } => self.authorities.insert(1, *authority),
-                ChainEvent::AuthorityChanged { epoch, authority } => self.authorities.insert(*epoch, *authority),
+                ChainEvent::AuthorityChanged { epoch, authority, .. } => self.authorities.insert(*epoch, *authority),
                 _ => None,
             };
         }

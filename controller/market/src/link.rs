@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use selion_api::agent::{MemberEvent, Report};
 use selion_api::lease::{LeaseState, Refusal};
-use selion_api::{LeaseId, NodeId, NodeSpec, Reason};
+use selion_api::{Account, LeaseId, NodeId, NodeSpec, Reason};
 
 use crate::effect::{Answer, Effect};
 use crate::fleet;
@@ -47,6 +47,12 @@ impl State {
         let (id, rank) = (report.lease, report.member);
         let lease = self.leases.get(&id);
         let member = lease.and_then(|lease| lease.members.get(usize::from(rank)));
+        // Whose stake answers for the word: the owner's, or of a node that changed hands meanwhile, the one's who was asked.
+        let owner = self.nodes.get(&report.node).and_then(|node| node.provider);
+        let answers = |provider: Account| provider == report.provider;
+        if !owner.is_none_or(answers) && !member.is_some_and(|member| answers(member.provider)) {
+            return Err(Reason::NotAssigned);
+        }
         let Some(held) = self.nodes.get(&report.node).and_then(|node| node.held.get(&(id, rank))) else {
             let was_here = member.is_some_and(|member| member.node == report.node);
             let older = lease.is_some_and(|lease| report.attempt < lease.attempt);

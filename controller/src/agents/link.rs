@@ -344,6 +344,11 @@ impl Session<'_> {
             let detail = format!("a report of node {} on the link of {node}", report.node);
             return refuse(Bad::WrongNode, Reason::NotAssigned, detail);
         }
+        if report.provider != self.handle.provider {
+            let (said, known) = (report.provider, self.handle.provider);
+            let detail = format!("report {} is for provider {said}, the node is {known}'s", report.seq);
+            return refuse(Bad::WrongNode, Reason::NotAssigned, detail);
+        }
         let digest = signing_digest(&self.inner.pool, "report", report);
         match recover_text(&digest.0, signature) {
             Some(who) if who.0 == node.0 => {}

@@ -1,6 +1,8 @@
 //! What must be true before a controller decides anything: the chain is the pool's, the key is the authority's, and the
 //! log extends what was anchored.
 
+use std::time::Duration;
+
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, Hash32};
 use selion_contracts::read::HeadRecord;
@@ -34,7 +36,7 @@ pub enum CheckError {
     /// Our key is not the authority's.
     #[error(
         "the pool's authority is {authority}, but the authority key of this controller is {ours}; \
-         name the right key file with --authority-key, or let {authority} pass authority to {ours}"
+         name the right key file with --authority-key, or let the pool's owner name {ours} with `selion authority replace`"
     )]
     NotAuthority {
         /// On chain.
@@ -50,8 +52,9 @@ pub enum CheckError {
     /// The log is shorter than what was promised.
     #[error(
         "the log has {local} entries, but {anchored} are anchored on chain: this data directory is a restored backup or \
-         a copy that stayed behind. Restore the newer copy of the data directory; if it is lost, this pool's log cannot go \
-         on: make a new pool, let providers claim the vouchers that their agents hold, and keep this copy for the auditors"
+         a copy that stayed behind. Restore the newer copy of the data directory; if it is lost, the pool's owner can give \
+         up the anchors, and the bond with them, by `selion authority disown`, after providers have claimed the vouchers \
+         that their agents hold"
     )]
     Shorter {
         /// Entries here.
@@ -63,8 +66,8 @@ pub enum CheckError {
     #[error(
         "the log's first {anchored} entries are not those that are anchored on chain: this data directory was restored \
          from a backup and written since, or belongs to another pool. Restore the copy that was anchored; if it is lost, \
-         this pool's log cannot go on: make a new pool, let providers claim the vouchers that their agents hold, and keep \
-         this copy for the auditors"
+         the pool's owner can give up the anchors, and the bond with them, by `selion authority disown`, after providers \
+         have claimed the vouchers that their agents hold"
     )]
     Differs {
         /// Entries anchored.
@@ -122,7 +125,29 @@ pub async fn verify_chain(
         return Err(CheckError::DelegateIsAuthority(delegate));
     }
     let anchor = pool.head(BlockTag::Latest).await?;
+    begun(&pool, fixed.finality_depth, anchor.epoch).await?;
     Ok(Terms { id: PoolId { chain_id: found, controller }, pool, fixed, authority, epoch: anchor.epoch, anchor })
+}
+
+/// How often it is asked whether the epoch's beginning is final.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Waits until the beginning of an epoch is final. Before that a reorganisation could change which anchor the epoch takes
+/// over, and what was signed on top of another one would contradict it. The first epoch takes nothing over.
+async fn begun(pool: &Pool, finality_depth: u32, epoch: u32) -> Result<(), CheckError> {
+    let mut told = false;
+    while epoch > 1 {
+        if let Some(header) = pool.final_header(finality_depth).await?
+            && pool.head(BlockTag::Hash(header.hash)).await?.epoch >= epoch
+        {
+            return Ok(());
+        }
+        if !core::mem::replace(&mut told, true) {
+            tracing::warn!(epoch, "the epoch began in a block that is not final yet: nothing is signed before it is");
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
 }
 
 /// What the local log says about the anchored head.
@@ -149,7 +174,8 @@ impl LocalLog {
     }
 }
 
-/// Whether the log extends the anchor.
+/// Whether the log extends the anchor. Anchors that the owner disowned count by their size only: what is in them nobody
+/// stands by.
 ///
 /// # Errors
 ///
@@ -160,6 +186,9 @@ pub fn verify_log(local: &LocalLog, anchor: &HeadRecord) -> Result<(), CheckErro
     }
     if local.size < anchor.size {
         return Err(CheckError::Shorter { local: local.size, anchored: anchor.size });
+    }
+    if anchor.commitment == [0; 16] {
+        return Ok(());
     }
     // Every anchored head was signed here, and its row is never deleted.
     match local.at_anchor {
@@ -193,11 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn of_disowned_anchors_only_the_size_counts() {
+        let disowned = HeadRecord { commitment: [0; 16], ..anchor(10) };
+        assert!(verify_log(&local(10, 9), &disowned).is_ok());
+        assert!(matches!(verify_log(&local(9, 1), &disowned), Err(CheckError::Shorter { .. })));
+    }
+
+    #[test]
     fn a_restored_backup_is_named_with_the_remedy() {
         let error = verify_log(&local(9, 1), &anchor(10)).unwrap_err();
         assert!(matches!(error, CheckError::Shorter { .. }));
         let text = error.to_string();
-        assert!(text.contains("restored backup") && text.contains("make a new pool"), "{text}");
+        assert!(text.contains("restored backup") && text.contains("authority disown"), "{text}");
     }
 
     #[test]

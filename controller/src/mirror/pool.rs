@@ -31,6 +31,8 @@ pub struct PoolOptions {
     pub token: Option<Address>,
     /// Factory to use; `None` deploys one.
     pub factory: Option<Address>,
+    /// First owner: who makes the pool.
+    pub owner: Account,
     /// First authority: the controller's key.
     pub authority: Account,
     /// Operator's fee in ten-thousandths.
@@ -49,10 +51,10 @@ pub struct PoolOptions {
     pub allow_simulated: bool,
     /// Whether nodes without a sandbox may be leased.
     pub allow_unsandboxed: bool,
-    /// What a proven offence costs the bond of an authority.
-    pub penalty: Amount,
-    /// Seconds in which an accusation can be answered.
-    pub answer_delay_s: u32,
+    /// What the owner must keep at stake.
+    pub min_bond: Amount,
+    /// Seconds between announcing another owner and its acceptance.
+    pub hand_over_delay_s: u32,
     /// Seconds of silence after which a standby may take the authority over; 0: nobody can.
     pub take_over_after_s: u32,
     /// Content id of a description; may be empty.
@@ -63,11 +65,12 @@ impl PoolOptions {
     /// A pool for development: final at once, simulated GPUs and bare processes allowed, delays of three days as in
     /// a real one.
     #[must_use]
-    pub fn development(authority: Account) -> Self {
+    pub fn development(owner: Account, authority: Account) -> Self {
         const THREE_DAYS_S: u32 = 259_200;
         Self {
             token: None,
             factory: None,
+            owner,
             authority,
             fee_bps: 200,
             thaw_delay_s: THREE_DAYS_S,
@@ -77,8 +80,8 @@ impl PoolOptions {
             grace_s: THREE_DAYS_S,
             allow_simulated: true,
             allow_unsandboxed: true,
-            penalty: Amount(100_000_000),
-            answer_delay_s: THREE_DAYS_S,
+            min_bond: Amount::ZERO,
+            hand_over_delay_s: THREE_DAYS_S,
             take_over_after_s: 86_400,
             metadata_cid: String::new(),
         }
@@ -95,6 +98,7 @@ impl PoolOptions {
     fn with(&self, token: Address) -> PoolTerms {
         PoolTerms {
             token,
+            owner: self.owner,
             authority: self.authority,
             fee_bps: self.fee_bps,
             thaw_delay_s: self.thaw_delay_s,
@@ -104,8 +108,8 @@ impl PoolOptions {
             grace_s: self.grace_s,
             allow_simulated: self.allow_simulated,
             allow_unsandboxed: self.allow_unsandboxed,
-            penalty: self.penalty,
-            answer_delay_s: self.answer_delay_s,
+            min_bond: self.min_bond,
+            hand_over_delay_s: self.hand_over_delay_s,
             take_over_after_s: self.take_over_after_s,
             metadata_cid: self.metadata_cid.clone(),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selion_api::Hash32;
 use selion_api::chain::ChainEvent;
-use selion_contracts::{BlockTag, Pool, Rpc, decode_event, deploy::is_contract};
+use selion_contracts::{BlockTag, Pool, Rpc, Log, decode, deploy::is_contract};
 use serde_json::{Value, json};
 
 use crate::fault::{Expecting, Told, expect, until};
@@ -37,17 +37,13 @@ impl Chain {
     /// Every transaction that touched the pool, in order.
     pub async fn deeds(&self) -> Told<Vec<Deed>> {
         let last = self.pool.rpc.header(BlockTag::Latest).await?.number;
-        let mut deeds: Vec<Deed> = Vec::new();
-        for log in self.pool.rpc.logs(0, last, &self.pool.addresses()).await? {
-            let events = decode_event(&self.pool.at, &log)?;
-            match deeds.last_mut() {
-                Some(deed) if deed.tx == log.tx => deed.events.extend(events),
-                _ => {
-                    deeds.push(Deed { tx: log.tx, block_number: log.block_number, block_hash: log.block_hash, events })
-                }
-            }
-        }
-        Ok(deeds)
+        let logs = self.pool.rpc.logs(0, last, &self.pool.addresses()).await?;
+        let deed = |logs: &[Log]| {
+            let events = decode(&self.pool.at, logs)?;
+            let Log { tx, block_number, block_hash, .. } = logs[0];
+            Ok(Deed { tx, block_number, block_hash, events })
+        };
+        logs.chunk_by(|one, other| one.tx == other.tx).map(deed).collect()
     }
 }
 
@@ -85,7 +81,7 @@ pub(super) async fn deploy(stage: &Stage) -> Told<(Value, Chain)> {
         ["--output", "json", "pool", "create", "--chain-rpc", &rpc_url].map(OsString::from).to_vec();
     args.extend([
         "--key-file".into(),
-        stage.path(AUTHORITY_KEY).into_os_string(),
+        stage.path("owner.key").into_os_string(),
         "--out".into(),
         file.into_os_string(),
     ]);

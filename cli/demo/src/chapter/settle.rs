@@ -166,8 +166,9 @@ pub(super) async fn refund(chain: &Chain, renters: &[Renter; 3], debts: &Debts) 
     let mut held = 0;
     for provider in providers {
         let totals = pool.totals(provider, BlockTag::Latest).await?;
-        held += totals.earned.0 + totals.fee.0 - totals.paid_out.0 - totals.fee_out.0;
+        held += totals.earned.0 - totals.paid_out.0;
     }
+    held += pool.fees_of(1, BlockTag::Latest).await?.0;
     let vault = pool.token_balance(pool.at.vault, BlockTag::Latest).await?;
     expect(vault == u128::from(held), format!("{held} in the vault: what providers and operator earned"), vault)?;
     Ok((json!({ "renters": told, "vault_holds": vault.to_string() }), ()))

@@ -285,6 +285,7 @@ impl Book {
             self.block(vec![ChainEvent::PoolOpened {
                 token: Address([1; 20]),
                 vault: Address([2; 20]),
+                owner: Account([4; 20]),
                 authority,
                 fee_bps: 200,
                 allow_simulated: true,
@@ -358,6 +359,7 @@ impl Book {
         };
         let report = Report {
             node: member.node,
+            provider: member.provider,
             seq: self.state.nodes.get(&member.node).map_or(0, |node| node.last_seq) + 1,
             fence: self.fence,
             lease: id,

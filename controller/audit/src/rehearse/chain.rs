@@ -83,7 +83,7 @@ fn claim_above_bill(book: &Book, lease: LeaseId) -> Told {
     let (mut other, (renter, provider, billed)) = (book.clone(), billed(book, lease)?);
     let cumulative = Amount(billed.0 + 1);
     let entry = other.drafts.len();
-    other.block(vec![ChainEvent::Claimed { provider, renter, cumulative, paid: cumulative }]);
+    other.block(vec![ChainEvent::Claimed { provider, renter, cumulative, paid: cumulative, key: None }]);
     let planted = format!("{cumulative} is claimed on chain, {billed} was billed");
     lie("claim_above_bill", ("claims_covered", entry), planted, &other, told(&other))
 }

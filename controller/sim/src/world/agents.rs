@@ -204,6 +204,7 @@ impl World {
         let ran_ms = lease.active_since.map_or(0, |since| self.now.since(since));
         Some(Report {
             node: member.node,
+            provider: member.provider,
             seq: node.last_seq.saturating_add(1),
             fence: self.state.fence,
             lease: id,

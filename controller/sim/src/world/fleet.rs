@@ -114,6 +114,7 @@ pub(super) fn pool_opened() -> ChainEvent {
     ChainEvent::PoolOpened {
         token: Address([1; 20]),
         vault: Address([2; 20]),
+        owner: Account([4; 20]),
         authority: Account([3; 20]),
         fee_bps: 0,
         allow_simulated: true,
