@@ -172,8 +172,7 @@ impl Pool {
     /// Shows that a node signed two reports under one number that are not the same.
     #[must_use]
     pub fn prove_two_reports(&self, one: &SignedReport, other: &SignedReport, payee: Address) -> Call {
-        let call =
-            court::ProveTwoReportsCall { one: abi_report(one), other: abi_report(other), payee: h160(payee) };
+        let call = court::ProveTwoReportsCall { one: abi_report(one), other: abi_report(other), payee: h160(payee) };
         self.to_court(call.encode())
     }
 }

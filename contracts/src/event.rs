@@ -151,11 +151,9 @@ fn of_controller(event: OfController) -> Result<ChainEvent, String> {
             ChainEvent::OwnerAnnounced { next: account(e.next), ready: ms(e.ready_at) }
         }
         OfController::AnchorsDisownedFilter(e) => ChainEvent::AnchorsDisowned { epoch: e.epoch, size: e.size },
-        OfController::AuthorityChangedFilter(e) => ChainEvent::AuthorityChanged {
-            epoch: e.epoch,
-            authority: account(e.authority),
-            owner: account(e.owner),
-        },
+        OfController::AuthorityChangedFilter(e) => {
+            ChainEvent::AuthorityChanged { epoch: e.epoch, authority: account(e.authority), owner: account(e.owner) }
+        }
         OfController::AnchoredFilter(e) => {
             ChainEvent::Anchored { epoch: e.epoch, size: e.size, root: Hash32(e.root), digest: Hash32(e.digest) }
         }

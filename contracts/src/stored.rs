@@ -233,12 +233,8 @@ impl Stored {
             OfVault::KeyClearedFilter(e) => self.set_own(account(e.renter), Address::ZERO, TimeMs(0)),
             OfVault::KeyGrantedFilter(e) => {
                 // A dead key that is granted anew lives again.
-                let key = KeyRecord {
-                    cap_left: Amount(e.cap),
-                    until: ms(e.until.into()),
-                    dead_from: None,
-                    delegated: true,
-                };
+                let key =
+                    KeyRecord { cap_left: Amount(e.cap), until: ms(e.until.into()), dead_from: None, delegated: true };
                 self.keys.insert((account(e.renter), address(e.key)), key);
             }
             OfVault::KeyRevokedFilter(e) => self.revoke(account(e.renter), address(e.key), ms(e.dead_from.into())),

@@ -90,10 +90,7 @@ async fn a_registry_is_what_its_events_say() {
         let until = TimeMs((chain.rpc.header(LATEST).await.unwrap().time_s + 3_600) * 1_000);
         let listed = facts(&pool, &operator, pool.register_component(kind, "http://g", until)).await;
         let endpoint = String::from("http://g");
-        assert_eq!(
-            listed,
-            [ChainEvent::ComponentRegistered { owner: operator.account(), kind, endpoint, until }]
-        );
+        assert_eq!(listed, [ChainEvent::ComponentRegistered { owner: operator.account(), kind, endpoint, until }]);
         let found = pool.component(operator.account(), kind, LATEST).await.unwrap();
         assert_eq!(found, Some((String::from("http://g"), until)));
 
@@ -118,8 +115,7 @@ async fn a_registry_is_what_its_events_say() {
         assert!(matches!(announced[..], [ChainEvent::OwnerAnnounced { next: who, .. }] if who == next.account()));
         assert_eq!(pool.announced(LATEST).await.unwrap().unwrap().0, next.account());
         let consent = pool.sign_authority_binding(&heir, next.account(), 3).unwrap();
-        let accepted =
-            facts(&pool, &next, pool.accept_owner(heir.account(), &consent, 77, root, digest)).await;
+        let accepted = facts(&pool, &next, pool.accept_owner(heir.account(), &consent, 77, root, digest)).await;
         assert_eq!(accepted, [begun(3, &heir, &next)]);
         assert_eq!(pool.owner(LATEST).await.unwrap(), next.account());
         let taken = pool.epoch_of(2, LATEST).await.unwrap();
@@ -205,10 +201,7 @@ async fn money_in_is_money_out() {
         let fees = facts(&pool, &operator, pool.cash_out_fees(1, operator.address())).await;
         assert_eq!(fees, [ChainEvent::FeesCashedOut { epoch: 1, amount: Amount(10) }]);
         let (ten, all) = (Amount(10), Amount(490));
-        assert_eq!(
-            pool.totals(provider, LATEST).await.unwrap(),
-            TotalsRecord { earned: all, fee: ten, paid_out: all }
-        );
+        assert_eq!(pool.totals(provider, LATEST).await.unwrap(), TotalsRecord { earned: all, fee: ten, paid_out: all });
         assert_eq!(pool.account(payer, LATEST).await.unwrap().balance, Amount(0));
         assert_eq!(pool.token_balance(pool.at.vault, LATEST).await.unwrap(), 0, "nothing is left in the vault");
     }

@@ -2,14 +2,14 @@
 
 use selion_api::agent::Fence;
 use selion_api::{Account, Address, Amount, NodeId, TimeMs};
-use selion_contracts::{BlockTag, Pool, Rpc};
+use selion_contracts::{Pool, Rpc, Signer};
 use selion_market::State;
 use selion_market::state::{Node, PoolTerms};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::testing::{chain, pool};
+use crate::testing::{chain, owner, pool};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ async fn a_controller_ends_by_itself_once_its_authority_passed_to_another_addres
     let data = dir.path().join("data");
     fs::create_dir(&data).unwrap();
     let (url, chain_task) = chain(dir.path(), &chain_stop).await;
-    let (keys, file) = pool(&url, &data).await;
+    let (_, file) = pool(&url, &data).await;
     let config = Config {
         listen: ([127, 0, 0, 1], 0).into(),
         data_dir: data,
@@ -108,14 +108,9 @@ async fn a_controller_ends_by_itself_once_its_authority_passed_to_another_addres
     let running = tokio::spawn(run(config.clone(), stop.clone(), |address| tell.send(address).unwrap()));
     timeout(PATIENCE, told).await.unwrap().unwrap();
 
-    let (pool, heir) = (Pool::open(Rpc::new(&url).unwrap(), file.controller).await.unwrap(), Account([8; 20]));
-    let pass = async {
-        // The controller sends with the same key: a number that it took meanwhile is no failure.
-        while pool.authority(BlockTag::Latest).await.unwrap() != heir {
-            let _ = pool.send(keys.authority_signer(), pool.pass_authority(heir)).await;
-        }
-    };
-    timeout(PATIENCE, pass).await.unwrap();
+    let (pool, heir) = (Pool::open(Rpc::new(&url).unwrap(), file.controller).await.unwrap(), Signer::random().unwrap());
+    let consent = pool.sign_authority_binding(&heir, owner().account(), 2).unwrap();
+    pool.send(&owner(), pool.replace_authority(heir.account(), &consent)).await.unwrap();
     let ended = timeout(PATIENCE, running).await.expect("it ends by itself").unwrap();
     assert!(matches!(ended, Err(RunError::Deposed)), "{ended:?}");
 

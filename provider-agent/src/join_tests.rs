@@ -68,6 +68,7 @@ impl Scene {
 fn terms(token: Address, authority: Account) -> PoolTerms {
     PoolTerms {
         token,
+        owner: authority,
         authority,
         fee_bps: 200,
         thaw_delay_s: 0,
@@ -77,8 +78,8 @@ fn terms(token: Address, authority: Account) -> PoolTerms {
         grace_s: 3_600,
         allow_simulated: true,
         allow_unsandboxed: true,
-        penalty: Amount(1_000_000),
-        answer_delay_s: 3_600,
+        min_bond: Amount(0),
+        hand_over_delay_s: 0,
         take_over_after_s: 86_400,
         metadata_cid: String::new(),
     }

@@ -82,6 +82,7 @@ impl Scene {
 async fn pool(rpc: &Rpc, authority: &Signer) -> Pool {
     let terms = PoolTerms {
         token: deploy_test_token(rpc, authority).await.unwrap(),
+        owner: authority.account(),
         authority: authority.account(),
         fee_bps: 200,
         thaw_delay_s: 0,
@@ -91,8 +92,8 @@ async fn pool(rpc: &Rpc, authority: &Signer) -> Pool {
         grace_s: 0,
         allow_simulated: true,
         allow_unsandboxed: true,
-        penalty: Amount(1_000_000),
-        answer_delay_s: 3_600,
+        min_bond: Amount(0),
+        hand_over_delay_s: 0,
         take_over_after_s: 0,
         metadata_cid: String::new(),
     };

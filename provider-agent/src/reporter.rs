@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::Account;
+use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::commit::PoolId;
 
 use crate::book::{Book, Outbox, OutboxError, is_last};

@@ -184,6 +184,16 @@ impl Part {
         Ok(self.child.kill().await?)
     }
 
+    /// Waits until it ends by itself; how it did.
+    ///
+    /// # Errors
+    ///
+    /// It does not within [`PATIENCE`].
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        Ok(ended.with_context(|| format!("{} goes on: {}", self.name, self.log()))??)
+    }
+
     /// SIGTERM, and how it ended.
     ///
     /// # Errors

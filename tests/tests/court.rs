@@ -1,23 +1,20 @@
-//! Accusations before the pool's court: a controller answers by itself out of its log, and an authority that has no answer
-//! loses its bond.
+//! The pool's court: who contradicts himself loses all that he has at stake, at once, and nobody else loses anything.
 
 use anyhow::{Context, Result};
-use selion_api::agent::SignedVoucher;
+use selion_api::agent::{Head, Promise, SignedHead, SignedPromise};
+use selion_api::commit::signing_digest;
 use selion_api::lease::LeaseState;
 use selion_api::slice::SliceWant;
 use selion_api::{Amount, Hash32, LeaseId};
-use selion_client::{OfferQuery, PageQuery, fresh_key};
-use selion_contracts::court::{Run, Standing, double_lease_case, over_bill_case};
-use selion_contracts::read::CaseRecord;
-use selion_contracts::{BlockTag, Signer, Voucher};
-use selion_log::{inclusion, leaf_hash, shown};
+use selion_audit::evidence::ReportFile;
+use selion_client::{OfferQuery, fresh_key};
+use selion_contracts::{BlockTag, Signer};
 use selion_tests::{Controller, Ended, PATIENCE, Part, Pool, Renter, run, until, want};
+use serde_json::{Value, json};
 
 const DEPOSIT: Amount = Amount(10_000_000_000);
 const COINS: u128 = 1_000_000_000_000_000_000;
-/// The pool's penalty as `selion pool create` is told, and the tenth of it that an accuser leaves with the court.
-const PENALTY: &str = "50";
-const HELD: Amount = Amount(5_000_000);
+const LATEST: BlockTag = BlockTag::Latest;
 
 struct Story {
     pool: Pool,
@@ -25,26 +22,28 @@ struct Story {
     _agent: Part,
     renter: Renter,
     authority: Signer,
+    owner: Signer,
+    stranger: Signer,
 }
 
 impl Story {
-    /// A pool whose authority has a bond, and a renter who lets its delegate sign.
-    async fn begin(terms: &[&str]) -> Result<Self> {
-        let pool = Pool::open_with(&[&["--penalty", PENALTY], terms].concat()).await?;
-        let (contracts, authority) = (&pool.contracts, Signer::open_or_create(&pool.path("authority.key"))?);
-        let stranger = Signer::open_or_create(&pool.path("stranger.key"))?;
+    /// A pool whose owner has a bond of 60 tokens, a node, and a renter who lets the delegate sign.
+    async fn begin() -> Result<Self> {
+        let pool = Pool::open_with(&["--hand-over", "0", "--unbond", "1h"]).await?;
+        let contracts = &pool.contracts;
+        let key = |name: &str| Signer::open_or_create(&pool.path(name));
+        let (authority, owner, stranger) = (key("authority.key")?, key("owner.key")?, key("stranger.key")?);
         contracts.rpc.give_coins(stranger.account(), COINS).await?;
-        for who in [&authority, &stranger] {
+        for who in [&owner, &stranger] {
             contracts.send(&stranger, contracts.mint(who.address(), 100_000_000)).await?;
         }
-        // Before the controller starts: two who send from one key get in each other's way.
-        Self::act(&pool, &["authority", "bond", "60"], "authority.key").await?.json()?;
+        Self::act(&pool, &["authority", "bond", "60"], "owner.key").await?.json()?;
         let controller = pool.controller(&pool.path("controller"), "127.0.0.1:0").await?;
         let agent = pool.agent(&controller.url, "agent", "A100 80GB").await?;
         let renter = Renter::funded(&pool, &controller.url, "ada", DEPOSIT).await?;
         let offered = async || Ok(renter.client.offers(&OfferQuery::default()).await?.offers.first().map(drop));
         until("an offer", offered).await?;
-        Ok(Self { pool, controller, _agent: agent, renter, authority })
+        Ok(Self { pool, controller, _agent: agent, renter, authority, owner, stranger })
     }
 
     /// A command about the pool's contracts, by the key in that file.
@@ -54,6 +53,18 @@ impl Story {
         run(pool.home(), args.iter().copied().chain(at)).await
     }
 
+    /// Evidence that a stranger brings.
+    async fn evidence(&self, args: &[&str]) -> Result<Ended> {
+        Self::act(&self.pool, &[&["evidence"], args].concat(), "stranger.key").await
+    }
+
+    /// A file with this in it; its path.
+    fn file(&self, name: &str, content: &Value) -> Result<String> {
+        let path = self.pool.path(name);
+        std::fs::write(&path, content.to_string())?;
+        Ok(path.display().to_string())
+    }
+
     /// A lease of the whole GPU that ran and ended.
     async fn lease(&self) -> Result<LeaseId> {
         let asked = self.renter.client.create_lease(&fresh_key()?, &want(SliceWant::Whole, &["sleep", "0.2"])).await?;
@@ -61,146 +72,189 @@ impl Story {
         Ok(asked.id)
     }
 
-    /// The renter's voucher for all that was billed, as the provider's agent keeps it.
-    async fn voucher(&self) -> Result<SignedVoucher> {
-        until("a delivered voucher", async || {
-            let all = self.renter.client.vouchers().await?.vouchers;
-            Ok(all.into_iter().find(|voucher| voucher.signed && voucher.delivered))
-        })
-        .await?;
-        let file = format!("agent/vouchers/{}.json", self.renter.signer.account());
-        Ok(serde_json::from_str(&std::fs::read_to_string(self.pool.path(&file))?)?)
+    /// The newest head that the authority signed.
+    async fn head(&self) -> Result<SignedHead> {
+        until("a signed head", async || Ok(self.controller.client.log_head().await?.newest)).await
     }
 
-    async fn case(&self, case: Hash32) -> Result<CaseRecord> {
-        Ok(self.pool.contracts.case(case, BlockTag::Latest).await?)
+    /// What the authority would never say: another root at the size of this head.
+    fn lie(&self, head: &Head) -> Result<SignedHead> {
+        let head = Head { root: Hash32([6; 32]), ..*head };
+        let signature = self.authority.sign_text(&head.digest_to_sign(&self.pool.id()).0)?;
+        Ok(SignedHead { head, signature })
     }
 
-    async fn until_acquitted(&self, case: Hash32) -> Result<()> {
-        let acquitted = async || Ok((self.case(case).await?.standing() == Standing::Acquitted).then_some(()));
-        until("the controller to answer", acquitted).await
+    async fn bond(&self) -> Result<Amount> {
+        Ok(self.pool.contracts.bond(self.owner.account(), LATEST).await?.kept)
     }
 
-    /// What an audit says of the court, once the log has followed the chain and all holds.
+    async fn tokens(&self, who: &Signer) -> Result<u128> {
+        Ok(self.pool.contracts.token_balance(who.address(), LATEST).await?)
+    }
+
+    /// What an audit says of the court, once the log has followed the chain.
     async fn audited(&self) -> Result<String> {
         let controller = self.pool.contracts.at.controller.to_string();
         let args = ["audit", "--json", "--rpc", &self.pool.rpc, "--pool", &controller, "--log", &self.controller.url];
-        let audit = async || {
-            let ended = run(self.pool.home(), args).await?;
-            (ended.code == Some(0)).then(|| ended.json()).transpose()
+        let court = async || {
+            let report = run(self.pool.home(), args).await?.json()?;
+            let court = report["checks"].as_array().context("checks")?.iter();
+            let mut court = court.filter(|check| check["name"] == "court_from_events" && check["ok"] == true);
+            Ok(court.next().and_then(|check| Some(check["detail"].as_str()?.to_owned())))
         };
-        let report = until("an audit in which all holds", audit).await?;
-        let mut checks = report["checks"].as_array().context("checks")?.iter();
-        let court = checks.find(|check| check["name"] == "court_from_events").context("the court")?;
-        Ok(court["detail"].as_str().context("a detail")?.to_owned())
-    }
-
-    /// The number behind a name in `/metrics`.
-    async fn metric(&self, name: &str) -> Result<u64> {
-        let page = reqwest::get(format!("{}/metrics", self.controller.url)).await?.text().await?;
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        Ok(line.with_context(|| format!("no {name} in {page}"))?.parse()?)
+        until("an audit in which the court is as its events tell", court).await
     }
 }
 
 #[tokio::test]
-async fn a_controller_that_is_accused_of_what_it_did_not_do_answers_by_itself() -> Result<()> {
-    let story = Story::begin(&[]).await?;
-    let (contracts, authority) = (&story.pool.contracts, story.authority.account());
-    let (first, second) = (story.lease().await?, story.lease().await?);
-    let voucher = story.voucher().await?;
-    let file = story.pool.path("voucher.json");
-    std::fs::write(&file, serde_json::to_string(&voucher)?)?;
-
-    // More than the bills: the log says that it was due.
-    let file = file.display().to_string();
-    let accused = Story::act(&story.pool, &["evidence", "over-bill", &file], "stranger.key").await?.json()?;
-    let case = over_bill_case(authority, voucher.renter, voucher.provider, voucher.cumulative);
-    assert_eq!(accused["case"], case.to_string());
-    story.until_acquitted(case).await?;
-    assert_eq!(contracts.credit(authority, BlockTag::Latest).await?, HELD);
-
-    // One GPU for two: the log says that it was freed between, and the command finds nothing to accuse of.
-    let leases = [first.to_string(), second.to_string()];
-    let args = ["evidence", "double-lease", &leases[0], &leases[1], "--log", &story.controller.url];
-    let refused = Story::act(&story.pool, &args, "stranger.key").await?;
-    assert_eq!(refused.code, Some(1), "{}", refused.out);
-    assert!(refused.said().contains("never held the same place"), "{}", refused.said());
-    // Who does not look for the release can accuse all the same.
-    let mut log = Vec::new();
-    loop {
-        let page = story.controller.client.log_entries(log.len() as u64, 1_000).await?;
-        log.extend(page.entries);
-        if page.next.is_none() {
-            break;
-        }
-    }
-    let head = log.iter().rev().find_map(|entry| entry.head).context("a signed head")?;
-    let bytes = log.iter().take(usize::try_from(head.head.size)?).map(|entry| hex::decode(&entry.entry));
-    let bytes: Vec<Vec<u8>> = bytes.collect::<Result<_, _>>()?;
-    let leaves: Vec<Hash32> = bytes.iter().map(|entry| leaf_hash(entry)).collect();
-    let grant = |lease: LeaseId| {
-        let found = log.iter().enumerate().find_map(|(at, entry)| {
-            let effects: Vec<Vec<u8>> = entry.effects.iter().map(hex::decode).collect::<Result<_, _>>().ok()?;
-            let index = effects.iter().position(|leaf| Run::of_grant(leaf).is_some_and(|run| run.lease == lease))?;
-            let run = Run::of_grant(&effects[index])?;
-            Some((run, shown(bytes[at].clone(), inclusion(&leaves, at), &effects, index)?))
-        });
-        found.with_context(|| format!("no grant of {lease}"))
-    };
-    let ((earlier, one), (later, other)) = (grant(first)?, grant(second)?);
-    let stranger = Signer::open_or_create(&story.pool.path("stranger.key"))?;
-    contracts.send(&stranger, contracts.accuse_double_lease(&head, &one, &other)).await?;
-    story.until_acquitted(double_lease_case(authority, &earlier, &later)).await?;
-    assert_eq!(contracts.credit(authority, BlockTag::Latest).await?, Amount(2 * HELD.0));
-    until("a quiet metric", async || Ok((story.metric("selion_accusations").await? == 0).then_some(()))).await?;
-
-    // The vouchers are paid like any: the bond was never touched.
-    assert_eq!(contracts.bond(authority, BlockTag::Latest).await?.bond, Amount(60_000_000));
-    assert_eq!(story.renter.client.bills(&PageQuery::default()).await?.bills.len(), 2);
+async fn nothing_is_found_against_who_never_contradicted_himself() -> Result<()> {
+    let story = Story::begin().await?;
+    story.lease().await?;
+    let honest = story.head().await?;
+    let (one, url) = (story.file("head.json", &json!(honest))?, story.controller.url.as_str());
+    // The same head twice is no contradiction, and a head that another key signed is nobody's.
+    let same = story.evidence(&["heads", &one, &one]).await?;
+    assert_ne!(same.code, Some(0));
+    assert!(same.said().contains("NoContradiction") || same.said().contains("do not contradict"), "{}", same.said());
+    let mut forged = story.lie(&honest.head)?;
+    forged.signature = story.stranger.sign_text(&forged.head.digest_to_sign(&story.pool.id()).0)?;
+    let forged = story.file("forged.json", &json!(forged))?;
+    assert_ne!(story.evidence(&["heads", &one, &forged]).await?.code, Some(0));
+    let fork = story.evidence(&["fork", url, url]).await?;
+    assert!(fork.said().contains("no fork"), "{}", fork.said());
+    let leases = [story.lease().await?.to_string(), story.lease().await?.to_string()];
+    let clash = run(story.pool.home(), ["evidence", "double-lease", &leases[0], &leases[1], "--log", url]).await?;
+    assert!(clash.said().contains("never held the same place"), "{}", clash.said());
+    assert_eq!(story.bond().await?, Amount(60_000_000));
     let said = story.audited().await?;
-    assert!(said.starts_with("1 bonds, 1 credits and 2 cases, 0 of them open"), "{said}");
+    assert!(said.starts_with("1 bonds and 0 convictions"), "{said}");
     Ok(())
 }
 
 #[tokio::test]
-async fn an_authority_without_an_answer_is_told_by_its_metrics_and_loses_its_bond_to_the_renter() -> Result<()> {
-    let story = Story::begin(&["--answer", "1s"]).await?;
-    let (contracts, authority) = (&story.pool.contracts, &story.authority);
+async fn an_authority_that_signs_two_heads_of_one_size_costs_its_owner_the_bond_at_once() -> Result<()> {
+    let story = Story::begin().await?;
     story.lease().await?;
-    let honest = story.voucher().await?;
-    // What the renter's log has no bill for, signed with both keys that the operator holds.
-    let delegate = Signer::open_or_create(&story.pool.path("controller/keys/delegate.key"))?;
-    let dearer = Voucher { cumulative: Amount(honest.cumulative.0 + 1_000_000), ..Voucher::from(&honest) };
-    let by = |key: &Signer| dearer.sign(key, contracts.chain_id, contracts.at.vault);
-    let file = story.pool.path("dearer.json");
-    std::fs::write(&file, serde_json::to_string(&dearer.signed(by(&delegate)?, by(authority)?))?)?;
+    let honest = story.head().await?;
+    let (one, other) =
+        (story.file("one.json", &json!(honest))?, story.file("other.json", &json!(story.lie(&honest.head)?))?);
+    // Money on its way out is at stake as well.
+    Story::act(&story.pool, &["authority", "unbond", "20"], "owner.key").await?.json()?;
+    let before = story.tokens(&story.stranger).await?;
+    let convicted = story.evidence(&["heads", &one, &other]).await?.json()?;
+    assert_eq!(convicted["payee"], story.stranger.address().to_string());
+    assert_eq!(story.bond().await?, Amount(0));
+    assert_eq!(story.tokens(&story.stranger).await? - before, 6_000_000, "a tenth");
+    assert!(story.pool.contracts.is_convicted(1, LATEST).await?);
+    // Once for the epoch, whatever the evidence and whatever is paid in again.
+    Story::act(&story.pool, &["authority", "bond", "10"], "owner.key").await?.json()?;
+    let again = story.evidence(&["heads", &other, &one]).await?;
+    assert_ne!(again.code, Some(0), "{}", again.out);
+    assert_eq!(story.bond().await?, Amount(10_000_000));
+    let said = story.audited().await?;
+    assert!(said.starts_with("1 bonds and 1 convictions"), "{said}");
+    Ok(())
+}
 
-    let file = file.display().to_string();
-    let accused = Story::act(&story.pool, &["evidence", "over-bill", &file], "stranger.key").await?.json()?;
-    let case = accused["case"].as_str().context("a case")?.to_owned();
-    let lost = async || Ok((story.metric("selion_accusations_unanswerable").await? == 1).then_some(()));
-    until("an alarm", lost).await?;
-    assert!(story.controller.part.log().contains("holds no answer"), "{}", story.controller.part.log());
+#[tokio::test]
+async fn a_head_against_the_anchor_and_a_promise_against_the_log_convict_too() -> Result<()> {
+    let story = Story::begin().await?;
+    story.lease().await?;
+    let contracts = &story.pool.contracts;
+    let anchored =
+        until("an anchor", async || Ok(Some(contracts.head(LATEST).await?.size).filter(|size| *size > 0))).await?;
+    // A promise that the first entry is another one than the log has.
+    let fence = story.head().await?.head.fence;
+    let promise = Promise { account: story.renter.signer.account(), seq: 0, leaf: Hash32([5; 32]), fence };
+    let signature = story.authority.sign_text(&promise.digest_to_sign(&story.pool.id()).0)?;
+    let file = story.file("promise.json", &json!(SignedPromise { promise, signature }))?;
+    story.evidence(&["promise", &file, "--log", &story.controller.url]).await?.json()?;
+    assert_eq!(story.bond().await?, Amount(0));
 
-    // Convicted once the time to answer is over; before that the court says until when.
-    let convicted = until("a conviction", async || {
-        let ended = Story::act(&story.pool, &["evidence", "convict", &case], "stranger.key").await?;
-        match ended.code {
-            Some(0) => Ok(Some(ended.json()?)),
-            _ if ended.said().contains("that is possible from") => Ok(None),
-            _ => anyhow::bail!("{}", ended.said()),
+    // The next epoch's authority signs another head than the one that was anchored before it.
+    Story::act(&story.pool, &["authority", "bond", "30"], "owner.key").await?.json()?;
+    let last = contracts.head(LATEST).await?.size.max(anchored);
+    Story::act(&story.pool, &["authority", "replace", "--authority-key", "next.key"], "owner.key").await?.json()?;
+    let heir = Signer::open_or_create(&story.pool.path("next.key"))?;
+    assert_eq!(contracts.authority(LATEST).await?, heir.account());
+    let size = contracts.epoch_of(1, LATEST).await?.size;
+    assert!(size >= last);
+    let fence = selion_api::agent::Fence { epoch: 2, term: 1 };
+    let head = Head { size, root: Hash32([6; 32]), digest: Hash32([7; 32]), fence };
+    let signature = heir.sign_text(&head.digest_to_sign(&story.pool.id()).0)?;
+    let file = story.file("heir.json", &json!(SignedHead { head, signature }))?;
+    story.evidence(&["anchor", &file]).await?.json()?;
+    assert_eq!(story.bond().await?, Amount(0));
+    assert!(contracts.is_convicted(2, LATEST).await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_that_signs_one_number_twice_costs_its_provider_the_stake() -> Result<()> {
+    let story = Story::begin().await?;
+    let lease = story.lease().await?;
+    let (contracts, url) = (&story.pool.contracts, story.controller.url.as_str());
+    // Some entry of the log holds a report about the lease.
+    let mut honest = None;
+    for seq in 0..story.head().await?.head.size {
+        let seq = seq.to_string();
+        let ended = run(story.pool.home(), ["evidence", "report", &seq, "--log", url]).await?;
+        if ended.code == Some(0) {
+            let file: ReportFile = serde_json::from_value(ended.json()?)?;
+            honest = Some(file).filter(|file| file.read().is_ok_and(|signed| signed.report.lease == lease));
         }
+    }
+    let honest = honest.context("a report of the lease")?;
+    let mut report = honest.read()?.report;
+    let provider = report.provider;
+    assert!(contracts.provider(provider, LATEST).await?.context("a provider")?.stake > Amount(0));
+    // Against itself it shows nothing; against another reading under the same number it does.
+    let one = story.file("one.json", &json!(honest))?;
+    assert_ne!(story.evidence(&["reports", &one, &one]).await?.code, Some(0));
+    report.metered_ms += 60_000;
+    let node = Signer::open_or_create(&story.pool.path("agent/node.key"))?;
+    assert_eq!(node.account().0, report.node.0);
+    let signature = node.sign_text(&signing_digest(&story.pool.id(), "report", &report).0)?;
+    let lie = ReportFile::from(&selion_api::agent::SignedReport { report: report.clone(), signature });
+    let other = story.file("other.json", &json!(lie))?;
+    story.evidence(&["reports", &one, &other]).await?.json()?;
+    let left = contracts.provider(provider, LATEST).await?.context("a provider")?;
+    assert_eq!((left.stake, left.unbonding), (Amount(0), Amount(0)));
+    assert_eq!(contracts.binding(report.node, provider, LATEST).await?, (true, true));
+    assert_ne!(story.evidence(&["reports", &one, &other]).await?.code, Some(0), "once for a node");
+    // Without its stake the node is offered to nobody.
+    let gone = async || Ok(story.renter.client.offers(&OfferQuery::default()).await?.offers.is_empty().then_some(()));
+    until("no offer", gone).await
+}
+
+#[tokio::test]
+async fn a_pool_changes_hands_in_two_steps_and_its_log_goes_on() -> Result<()> {
+    let story = Story::begin().await?;
+    story.lease().await?;
+    let (contracts, pool) = (&story.pool.contracts, &story.pool);
+    let next = Signer::open_or_create(&pool.path("next-owner.key"))?;
+    let accept = ["authority", "accept", "--authority-key", "next.key", "--log", &story.controller.url];
+    let early = Story::act(pool, &accept, "next-owner.key").await?;
+    assert_ne!(early.code, Some(0), "nobody was announced");
+    Story::act(pool, &["authority", "announce", &next.account().to_string()], "owner.key").await?.json()?;
+    let shown = Story::act(pool, &accept, "next-owner.key").await?.json()?;
+    assert_eq!(shown["owner"], next.account().to_string());
+    assert_eq!(contracts.owner(LATEST).await?, next.account());
+    assert_eq!(contracts.epoch_of(1, LATEST).await?.owner, story.owner.account());
+    // The former owner decides nothing any more, and has its bond.
+    let back = Story::act(pool, &["authority", "replace", "--authority-key", "back.key"], "owner.key").await?;
+    assert_ne!(back.code, Some(0));
+    assert_eq!(story.bond().await?, Amount(60_000_000));
+    // Nor does its controller; the next one's goes on with the same data.
+    let mut old = story.controller;
+    old.part.ended().await?;
+    std::fs::copy(pool.path("next.key"), pool.path("authority.key"))?;
+    let again = pool.controller(&pool.path("controller"), "127.0.0.1:0").await?;
+    let epoch = until("heads of the next epoch", async || {
+        let newest = again.client.log_head().await?.newest;
+        Ok(newest.map(|signed| signed.head.fence.epoch).filter(|epoch| *epoch == 2))
     })
     .await?;
-    assert_eq!(convicted["bond_left"], "10000000");
-    assert_eq!(story.case(case.parse()?).await?.standing(), Standing::Punished);
-    // All that was above the bills is counted as the renter's loss; half the penalty would be more.
-    let credit = contracts.credit(story.renter.signer.account(), BlockTag::Latest).await?;
-    assert_eq!(credit, Amount(dearer.cumulative.0.min(25_000_000)));
-    let said = story.audited().await?;
-    assert!(said.contains("and 1 cases, 0 of them open"), "{said}");
-    Story::act(&story.pool, &["evidence", "collect"], "ada.key").await?.json()?;
-    assert_eq!(contracts.credit(story.renter.signer.account(), BlockTag::Latest).await?, Amount(0));
+    assert_eq!(epoch, 2);
     Ok(())
 }

@@ -5,10 +5,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use selion_api::chain::ComponentKind;
 use selion_api::{Amount, TimeMs};
-use selion_contracts::{Receipt, Signer};
+use selion_contracts::{BlockTag, Receipt, Signer};
 use selion_tests::{Controller, Pool, until};
 
-const FAR: TimeMs = TimeMs(4_000_000_000_000);
 const STAKE: u64 = 1_000_000;
 const COINS: u128 = 1_000_000_000_000_000_000;
 
@@ -45,9 +44,10 @@ async fn j4_a_registration_is_found_with_its_block_and_gone_when_its_owner_ends_
         contracts.send(&owner, call).await.context(endpoint.to_owned())
     };
 
+    let soon = contracts.rpc.header(BlockTag::Latest).await?.time_s + 3_600;
     // In the very block that holds it, not in one after that.
     for endpoint in ["http://here.example", "http://there.example"] {
-        let block = register(endpoint, FAR).await?;
+        let block = register(endpoint, TimeMs(soon * 1_000)).await?;
         let mined = Instant::now();
         assert_eq!(found(&controller, &owner, &block).await?.as_deref(), Some(endpoint));
         eprintln!("found {} ms after its block", mined.elapsed().as_millis());

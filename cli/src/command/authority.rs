@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
+use selion_audit::evidence::begins_with;
 use selion_contracts::court::Stated;
 use selion_contracts::{BlockTag, Pool, Signer};
-use selion_log::{leaf_hash, root};
 use serde::Serialize;
 
 use super::onchain::{Act, Where};
@@ -180,7 +180,10 @@ pub async fn main(out: Output, command: Command) -> Done {
             let authority = Signer::open_or_create(&authority_key)?;
             let given = consent(&at.open().await?, &authority, owner).await?;
             return out.show(&given, |given| {
-                format!("{} will be authority of {} in epoch {}: {}", given.authority, given.owner, given.epoch, given.signature)
+                format!(
+                    "{} will be authority of {} in epoch {}: {}",
+                    given.authority, given.owner, given.epoch, given.signature
+                )
             });
         }
         Command::Replace(Replace { authority_key, act }) => {
@@ -265,14 +268,7 @@ async fn taken_over(pool: &Pool, log: &str) -> Done<(u64, Hash32, Hash32)> {
     let Some(Stated::Anchor { size, root: anchored, digest, .. }) = anchors.last().copied() else {
         return Err(differs("the chain does not tell the last anchor".into()));
     };
-    let entries = logged::published(log).await?;
-    let entries: Vec<Hash32> = entries
-        .iter()
-        .take_while(|entry| entry.seq < size)
-        .filter_map(|entry| hex::decode(&entry.entry).ok())
-        .map(|bytes| leaf_hash(&bytes))
-        .collect();
-    if entries.len() as u64 != size || root(&entries) != anchored {
+    if !begins_with(&logged::published(log).await?, size, anchored) {
         return Err(differs(format!("the first {size} entries of {log} are not those that are anchored")));
     }
     Ok((size, anchored, digest))

@@ -153,11 +153,8 @@ pub async fn main(out: Output, command: Command) -> Done {
             let anchors = by.act.at.open().await?.last_anchors().await?;
             let (one, other) = (logged::published(&one).await?, logged::published(&other).await?);
             let (index, one, other) = fork(&one, &other, &anchors).map_err(none)?;
-            let leaf = |stands| {
-                let selion_audit::evidence::Stands { leaf, path, .. } = stands;
-                LeafIn { leaf: *leaf, path }
-            };
-            let leaves = (index, leaf(&one), leaf(&other));
+            let leaves =
+                (index, LeafIn { leaf: one.leaf, path: &one.path }, LeafIn { leaf: other.leaf, path: &other.path });
             bring(out, &by, |pool, payee| pool.prove_fork(&one.head, &other.head, Some(leaves), payee)).await
         }
         Command::Reports { one, other, by } => {

@@ -47,8 +47,7 @@ pub async fn open_or_create(
             if is_dev_chain(chain_id) {
                 give_gas(&rpc, owner.account()).await?;
             }
-            let mut options =
-                PoolOptions { token, ..PoolOptions::development(owner.account(), authority.account()) };
+            let mut options = PoolOptions { token, ..PoolOptions::development(owner.account(), authority.account()) };
             if !is_dev_chain(chain_id) {
                 options.finality_depth = PoolTerms::FINALIZED_TAG;
                 options.allow_simulated = simulated;

@@ -180,6 +180,7 @@ impl Pool {
         self.block(vec![ChainEvent::PoolOpened {
             token: Address([1; 20]),
             vault: Address([2; 20]),
+            owner: Account([4; 20]),
             authority: self.authority.account(),
             fee_bps: 200,
             allow_simulated: true,
@@ -273,9 +274,10 @@ impl Pool {
             _ => (MemberEvent::Stopped { outputs: None }, since),
         };
         let member = held.members.first().unwrap();
-        let (node, attempt) = (member.node, held.attempt);
+        let (node, provider, attempt) = (member.node, member.provider, held.attempt);
         let report = Report {
             node,
+            provider,
             seq: self.state.nodes.get(&node).map_or(0, |node| node.last_seq) + 1,
             fence: FENCE,
             lease: going.lease,
@@ -297,9 +299,9 @@ impl Pool {
         let billed = &self.state.billed;
         let turn = usize::try_from(self.state.next_seq / BLOCK_EVERY).unwrap() % billed.len().max(1);
         let Some(((renter, provider), total)) = billed.iter().nth(turn).map(|(pair, total)| (*pair, *total)) else {
-            return self.block(vec![ChainEvent::FeesCashedOut { amount: Amount(0) }]);
+            return self.block(vec![ChainEvent::FeesCashedOut { epoch: 1, amount: Amount(0) }]);
         };
-        self.block(vec![ChainEvent::Claimed { provider, renter, cumulative: total, paid: Amount(0) }]);
+        self.block(vec![ChainEvent::Claimed { provider, renter, cumulative: total, paid: Amount(0), key: None }]);
     }
 
     fn block(&mut self, events: Vec<ChainEvent>) {

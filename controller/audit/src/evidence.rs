@@ -84,10 +84,9 @@ impl DoubleLease {
     /// before the second is for the log to show.
     #[must_use]
     pub fn holds(&self, pool: &PoolId, authority: Account) -> bool {
-        let signed = selion_contracts::signer::recover_text(
-            &self.head.head.digest_to_sign(pool).0,
-            &self.head.signature,
-        ) == Some(authority);
+        let signed =
+            selion_contracts::signer::recover_text(&self.head.head.digest_to_sign(pool).0, &self.head.signature)
+                == Some(authority);
         let grants = self.first.grant(&self.head).zip(self.second.grant(&self.head));
         signed
             && grants.is_some_and(|((one_at, one), (other_at, other))| {
@@ -183,16 +182,20 @@ fn leaf(entry: &LoggedEntry) -> Result<Hash32, NoEvidence> {
     hex::decode(&entry.entry).map(|bytes| leaf_hash(&bytes)).map_err(|_| NoEvidence::Damaged(entry.seq))
 }
 
+/// Whether the log's first `size` entries have this root.
+#[must_use]
+pub fn begins_with(published: &[LoggedEntry], size: u64, expected: Hash32) -> bool {
+    let under = published.iter().take_while(|entry| entry.seq < size).map(leaf);
+    let leaves = under.collect::<Result<Vec<_>, _>>().unwrap_or_default();
+    leaves.len() as u64 == size && root(&leaves) == expected
+}
+
 /// What in this log contradicts a promise. `anchors`: the last of each epoch.
 ///
 /// # Errors
 ///
 /// [`NoEvidence`] if nothing does.
-pub fn against(
-    published: &[LoggedEntry],
-    anchors: &[Stated],
-    promise: &SignedPromise,
-) -> Result<Stands, NoEvidence> {
+pub fn against(published: &[LoggedEntry], anchors: &[Stated], promise: &SignedPromise) -> Result<Stands, NoEvidence> {
     let (seq, epoch) = (promise.promise.seq, promise.promise.fence.epoch);
     let found = match Under::read(published, seq, epoch) {
         Ok(under) => under.stands(seq)?,

@@ -56,7 +56,7 @@ async fn chains() -> Vec<(&'static str, Chain)> {
 /// A pool, and renters who have tokens.
 async fn pool(chain: &Chain, renters: usize) -> (Pool, Vec<Signer>) {
     let operator = chain.person().await;
-    let options = PoolOptions { thaw_delay_s: 0, ..PoolOptions::development(operator.account()) };
+    let options = PoolOptions { thaw_delay_s: 0, ..PoolOptions::development(operator.account(), operator.account()) };
     let made = create_pool(&chain.rpc, &operator, &options).await.unwrap();
     let pool = Pool::open(chain.rpc.clone(), made.controller).await.unwrap();
     let mut people = Vec::new();

@@ -65,6 +65,7 @@ async fn enter(store: &Store, events: u64) {
     let opened = ChainEvent::PoolOpened {
         token: Address([3; 20]),
         vault: Address([4; 20]),
+        owner: Account([4; 20]),
         authority: Account([5; 20]),
         fee_bps: 200,
         allow_simulated: true,

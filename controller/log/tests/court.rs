@@ -1,15 +1,13 @@
-//! What the court on chain reads of a log: `contracts/solidity/test/vectors/court.json` is what this crate makes, and
+//! What the court on chain reads: `contracts/solidity/test/vectors/court.json` is what this crate makes, and
 //! the Solidity tests read it. With `SELION_BLESS=1` the file is written.
 
 #![expect(clippy::expect_used, reason = "a test that cannot sign is broken")]
 
-use selion_api::agent::{Fence, Head, Promise};
-use selion_api::commit::PoolId;
-use selion_api::slice::IsolationClass;
-use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Signature, Slot, TimeMs};
+use selion_api::agent::{Fence, Head, MemberEvent, Promise, Report};
+use selion_api::commit::{PoolId, canonical, signing_digest};
+use selion_api::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature, Slot};
 use selion_contracts::Signer;
-use selion_log::{Entry, inclusion, leaf_hash, root};
-use selion_market::effect::{Effect, Grant, VoucherDue};
+use selion_log::{inclusion, leaf_hash, root};
 use serde_json::{Value, json};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contracts/solidity/test/vectors/court.json");
@@ -30,67 +28,30 @@ fn compact(signature: &Signature) -> Value {
     json!({ "r": hex(r), "vs": hex(&vs) })
 }
 
-fn grant(lease: u64) -> Effect {
-    Effect::Granted(Grant {
-        lease: LeaseId { seq: lease, index: 2 },
+/// The leaves of a log of five entries.
+fn leaves() -> Vec<Hash32> {
+    (0..5_u8).map(|entry| leaf_hash(&[7; 3].repeat(usize::from(entry) + 1))).collect()
+}
+
+fn report(metered_ms: u64) -> Report {
+    Report {
+        node: NodeId([0x33; 20]),
+        provider: PROVIDER,
+        seq: 0x1112_1314_1516_1718,
+        fence: FENCE,
+        lease: LeaseId { seq: 0x0a0b_0c0d, index: 2 },
         attempt: 1,
         member: 4,
-        renter: RENTER,
-        provider: PROVIDER,
-        node: NodeId([0x33; 20]),
-        gpu: GpuId([0x44; 16]),
+        gpus: vec![GpuId([0x44; 16])],
         slot: Slot::Mig { profile: String::from("1g.10gb"), start: 2, size: 1 },
-        class: IsolationClass::Mig,
-        rate: Rate(9),
-    })
-}
-
-/// Entry by entry what was done: a grant, a bill, the slot freed, and granted again.
-fn log() -> Vec<Vec<Effect>> {
-    let freed = |lease| Effect::Freed { lease: LeaseId { seq: lease, index: 2 }, attempt: 1, member: 4 };
-    let due = VoucherDue {
-        renter: RENTER,
-        provider: PROVIDER,
-        cumulative: Amount(123_456_789_012),
-        used_through: TimeMs(1_800_000_000_123),
-    };
-    vec![
-        vec![freed(900)],
-        vec![grant(0x0a0b_0c0d), freed(901)],
-        vec![freed(902), freed(903), Effect::VoucherDue(due)],
-        vec![freed(904)],
-        vec![freed(905), freed(0x0a0b_0c0d), freed(906), grant(0x0e0f), freed(907)],
-    ]
-}
-
-fn effect_leaves(effects: &[Effect]) -> Vec<Hash32> {
-    effects.iter().map(|effect| leaf_hash(&effect.leaf())).collect()
-}
-
-fn entry(seq: usize, effects: &[Effect]) -> Entry {
-    Entry {
-        rules: 1,
-        seq: seq as u64,
-        fence: FENCE,
-        at_ms: TimeMs(1_800_000_000_000),
-        input: vec![7; 3 * seq],
-        effects_root: root(&effect_leaves(effects)),
+        event: MemberEvent::Metered,
+        metered_ms,
     }
 }
 
-fn shown(seq: usize, index: usize) -> Value {
-    let log = log();
-    let entries: Vec<Entry> = log.iter().enumerate().map(|(seq, effects)| entry(seq, effects)).collect();
-    let leaves: Vec<Hash32> = entries.iter().map(Entry::leaf).collect();
-    let effects = effect_leaves(&log[seq]);
-    json!({
-        "entry": hex(&entries[seq].bytes()),
-        "path": inclusion(&leaves, seq),
-        "effect": hex(&log[seq][index].leaf()),
-        "index": index,
-        "count": effects.len(),
-        "effect_path": inclusion(&effects, index),
-    })
+fn signed_report(report: &Report, pool: &PoolId, node: &Signer) -> Value {
+    let signature = node.sign_text(&signing_digest(pool, "report", report).0).expect("signs");
+    json!({ "report": hex(&canonical(report)), "signature": compact(&signature) })
 }
 
 fn signed_head(head: &Head, pool: &PoolId, authority: &Signer) -> Value {
@@ -105,11 +66,13 @@ fn vectors() -> Value {
     let mut key = [0; 32];
     key[30..].copy_from_slice(&[0xa0, 0xa0]);
     let authority = Signer::from_bytes(&key).expect("key");
-    let leaves: Vec<Hash32> = log().iter().enumerate().map(|(seq, effects)| entry(seq, effects).leaf()).collect();
+    let leaves = leaves();
     let head = Head { size: 5, root: root(&leaves), digest: Hash32([0x55; 32]), fence: FENCE };
     let other = Head { digest: Hash32([0x66; 32]), ..head };
     let promise = Promise { account: RENTER, seq: 3, leaf: Hash32([0x77; 32]), fence: FENCE };
     let promised = authority.sign_text(&promise.digest_to_sign(&pool).0).expect("signs");
+    let node = Signer::from_bytes(&[0x33; 32]).expect("key");
+    let honest = Report { node: NodeId(node.account().0), ..report(1_234) };
     json!({
         "chain_id": pool.chain_id,
         "controller": pool.controller,
@@ -123,10 +86,9 @@ fn vectors() -> Value {
         "promise": { "seq": promise.seq, "leaf": promise.leaf, "signature": compact(&promised) },
         "leaf": leaves[3],
         "path": inclusion(&leaves, 3),
-        "first": shown(1, 0),
-        "due": shown(2, 2),
-        "freed": shown(4, 1),
-        "second": shown(4, 3),
+        "node": node.account(),
+        "report": signed_report(&honest, &pool, &node),
+        "contradiction": signed_report(&Report { node: honest.node, ..report(9_999) }, &pool, &node),
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use selion_api::chain::ComponentKind;
-use selion_api::{Account, Amount, Hash32};
+use selion_api::{Account, Amount};
 use selion_contracts::{BlockTag, Rpc, Signer, Voucher};
 use selion_market::{Pocket, Policy, State};
 use tokio::sync::mpsc;
@@ -244,7 +244,7 @@ async fn an_order_that_no_controller_gives_is_never_signed() {
     let store = Store::open(&data).await.unwrap();
     let sender = AuthoritySender::new(pool.clone(), keys.authority_signer().clone());
     // The chain would take the first from this key: the vault may have all its tokens.
-    let forged = [pool.approve_vault(), pool.convict(Hash32([7; 32]))];
+    let forged = [pool.approve_vault(), pool.put_bond(Amount(7))];
     for (number, call) in forged.into_iter().enumerate() {
         let (kind, subject) = (outbox::Kind::Relay, number.to_string());
         let order = outbox::Order { kind, subject, target: call.to, calldata: call.data };

@@ -24,7 +24,8 @@ fn what_owners_and_renters_do_for_themselves_is_relayed() {
     let calls = [
         ("registerProvider", pool.register_provider(me, some)),
         ("unbond", pool.unbond(some)),
-        ("withdrawStake", pool.withdraw_stake(me)),
+        ("withdrawStake", pool.withdraw_stake()),
+        ("setPayout", pool.set_payout(Account([4; 20]), me)),
         ("registerNode", pool.register_node(node, &consent)),
         ("retireNode", pool.retire_node(node)),
         ("setOffer", pool.set_offer(node, Hash32([5; 32]), 1, "bafy")),
@@ -37,7 +38,7 @@ fn what_owners_and_renters_do_for_themselves_is_relayed() {
         ("revoke", pool.revoke(me)),
         ("thaw", pool.thaw(some)),
         ("withdraw", pool.withdraw(me)),
-        ("cashOut", pool.cash_out(me)),
+        ("cashOut", pool.cash_out(Account([4; 20]))),
     ];
     for (name, call) in calls {
         assert_eq!(judged(&request(call)), Ok(name.to_owned()));
@@ -48,9 +49,10 @@ fn what_owners_and_renters_do_for_themselves_is_relayed() {
 fn nothing_of_the_authority_is_relayed_whoever_signed_it() {
     let pool = pool();
     let calls = [
-        pool.pass_authority(Account([9; 20])),
+        pool.replace_authority(Account([9; 20]), &Signature([1; 65])),
+        pool.announce_owner(Account([9; 20])),
         pool.anchor(1, 2, Hash32([1; 32]), Hash32([2; 32])),
-        pool.cash_out_fees(Address([9; 20]), &[]),
+        pool.cash_out_fees(1, Address([9; 20])),
         pool.set_standby(Account([9; 20]), true),
         pool.renew(),
         pool.take_over(),

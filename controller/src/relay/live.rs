@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::loops::chain::AuthoritySender;
 use crate::loops::outbox::Outbox;
 use crate::mirror::pool::{PoolOptions, create_pool};
-use crate::testing::{ETHER, chain};
+use crate::testing::{ETHER, chain, owner};
 use crate::wall_clock;
 
 const LATEST: BlockTag = BlockTag::Latest;
@@ -32,8 +32,10 @@ impl Scene {
     async fn open(url: &str, dir: &Path) -> Self {
         let (rpc, keys) = (Rpc::new(url).unwrap(), Keys::open(dir, None).unwrap());
         rpc.give_coins(keys.authority(), ETHER).await.unwrap();
-        let options = PoolOptions { min_stake: Amount::ZERO, ..PoolOptions::development(keys.authority()) };
-        let file = create_pool(&rpc, keys.authority_signer(), &options).await.unwrap();
+        let options =
+            PoolOptions { min_stake: Amount::ZERO, ..PoolOptions::development(owner().account(), keys.authority()) };
+        rpc.give_coins(owner().account(), ETHER).await.unwrap();
+        let file = create_pool(&rpc, &owner(), &options).await.unwrap();
         let pool = Pool::open(rpc, file.controller).await.unwrap();
         let forwarder = pool.forwarder(LATEST).await.unwrap();
         let store = Store::open(dir).await.unwrap();

@@ -185,7 +185,7 @@ async fn what_is_forged_foreign_replayed_late_or_refused_is_named_and_nothing_is
     }
     assert!(matches!(scene.take(&signed(&me, &late)).await, Err(Refusal::Lapsed { .. })));
     assert!(matches!(scene.take(&signed(&me, &foreign)).await, Err(Refusal::NotACall(_))));
-    let authority = unsigned(&me, pool().pass_authority(me.account()), 0);
+    let authority = unsigned(&me, pool().announce_owner(me.account()), 0);
     assert!(matches!(scene.take(&signed(&me, &authority)).await, Err(Refusal::NotRelayed { .. })));
     assert_eq!(scene.ordered().await, 0);
 

@@ -41,9 +41,9 @@ impl Actors {
             unbond_delay_s: 0,
             min_stake: Amount(1_000),
             grace_s: 3_600,
-            answer_delay_s: 3_600,
+            hand_over_delay_s: 0,
             take_over_after_s: 0,
-            ..PoolOptions::development(people[0].account())
+            ..PoolOptions::development(people[0].account(), people[0].account())
         };
         let made = create_pool(rpc, &people[0], &options).await.unwrap();
         let pool = Pool::open(rpc.clone(), made.controller).await.unwrap();
@@ -81,7 +81,7 @@ impl Actors {
         let call = match dice.below(9) {
             0 | 1 => pool.register_provider(who.address(), Amount(500 + dice.below(2_000))),
             2 => pool.unbond(Amount(1 + dice.below(900))),
-            3 => pool.withdraw_stake(who.address()),
+            3 => pool.withdraw_stake(),
             4 | 5 => {
                 let nonce = pool.node(node, LATEST).await.map_or(0, |record| record.nonce);
                 pool.register_node(node, &pool.sign_node_binding(key, who.account(), nonce).unwrap())
@@ -90,7 +90,7 @@ impl Actors {
             7 => pool.close_offer(node),
             _ => match dice.chance(30) {
                 true => pool.retire_node(node),
-                false => pool.cash_out(who.address()),
+                false => pool.cash_out(who.account()),
             },
         };
         (who, call)
@@ -124,19 +124,28 @@ impl Actors {
             }
             2 => {
                 // Two places, and a time that is over ends the entry.
-                let until = if dice.chance(20) { TimeMs(1_000) } else { UNTIL };
+                let soon = self.pool.rpc.header(LATEST).await.unwrap().time_s + 3_600;
+                let until = if dice.chance(20) { TimeMs(1_000) } else { TimeMs(soon * 1_000) };
                 let places = ["http://a", "http://b"];
                 pool.register_component(ComponentKind::Controller, dice.pick::<&str>(&places), until)
             }
-            3 if dice.chance(20) => pool.pass_authority(self.other(authority)),
-            3 => pool.cash_out_fees(who.address(), &self.providers.iter().map(Signer::account).collect::<Vec<_>>()),
+            3 if dice.chance(20) => {
+                let (owner, heir) = (&self.operators[0], self.other(authority));
+                let consent = pool.sign_authority_binding(heir, owner.account(), epoch + 1).unwrap();
+                return (owner.clone(), pool.replace_authority(heir.account(), &consent));
+            }
+            3 => {
+                let owner = self.operators[0].clone();
+                let payee = owner.address();
+                return (owner, pool.cash_out_fees(1 + dice.below(epoch.into()) as u32, payee));
+            }
             _ => self.claims(dice, &who, epoch).await,
         };
         (who, call)
     }
 
-    fn other(&self, authority: Account) -> Account {
-        self.operators.iter().map(Signer::account).find(|other| *other != authority).unwrap()
+    fn other(&self, authority: Account) -> &Signer {
+        self.operators.iter().find(|other| other.account() != authority).unwrap()
     }
 
     /// Vouchers of all renters for two providers, some of them stale or above the balance.

@@ -66,13 +66,12 @@ impl Books {
                 self.nodes.entry(node).or_default().1 = Some(spec_hash);
             }
             ChainEvent::OfferClosed { node } => self.nodes.entry(node).or_default().1 = None,
-            ChainEvent::AuthorityChanged { epoch, authority } => (self.epoch, self.authority) = (epoch, authority),
+            ChainEvent::AuthorityChanged { epoch, authority, .. } => (self.epoch, self.authority) = (epoch, authority),
             ChainEvent::Anchored { size, root, digest, .. } => self.anchored = Some((size, root, digest)),
             ChainEvent::Deposited { renter, amount } => self.renter(renter).deposited += amount.0,
             ChainEvent::KeySet { renter, key, .. } => self.renter(renter).key = key,
             ChainEvent::KeyGranted { renter, key, cap, .. } => {
-                let revoked = self.grants.get(&(renter, key)).is_some_and(|(_, revoked)| *revoked);
-                self.grants.insert((renter, key), (cap, revoked));
+                self.grants.insert((renter, key), (cap, false));
             }
             ChainEvent::KeyRevoked { renter, key, .. } => {
                 if let Some((_, revoked)) = self.grants.get_mut(&(renter, key)) {
@@ -85,13 +84,16 @@ impl Books {
                 renter.withdrawn += amount.0;
                 renter.thawing = 0;
             }
-            ChainEvent::Claimed { provider, renter, cumulative, paid } => {
+            ChainEvent::Claimed { provider, renter, cumulative, paid, key } => {
+                if let Some((cap, _)) = key.and_then(|key| self.grants.get_mut(&(renter, key))) {
+                    cap.0 -= paid.0;
+                }
                 self.renter(renter).claimed += paid.0;
                 self.pairs.insert((provider, renter), cumulative);
                 self.earned.entry(provider).or_default().0 += paid.0;
             }
             ChainEvent::CashedOut { provider, amount } => self.earned.entry(provider).or_default().1 += amount.0,
-            ChainEvent::FeesCashedOut { amount } => self.fees_out += amount.0,
+            ChainEvent::FeesCashedOut { amount, .. } => self.fees_out += amount.0,
             other => panic!("these books do not know {other:?}"),
         }
     }

@@ -9,6 +9,7 @@ use crate::member_key::MemberKey;
 fn report(lease: u64, event: MemberEvent) -> Report {
     Report {
         node: NodeId([1; 20]),
+        provider: Account([2; 20]),
         seq: 0,
         fence: Fence::default(),
         lease: LeaseId { seq: lease, index: 0 },

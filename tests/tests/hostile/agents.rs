@@ -98,6 +98,7 @@ impl Mallory {
         for seq in 1..=REPORTS {
             let report = Report {
                 node: self.spec.node,
+                provider: self.spec.provider,
                 seq,
                 fence,
                 lease: LeaseId { seq, index: 0 },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selion_api::Hash32;
 use selion_api::chain::ChainEvent;
-use selion_contracts::{BlockTag, Pool, Rpc, Log, decode, deploy::is_contract};
+use selion_contracts::{BlockTag, Log, Pool, Rpc, decode, deploy::is_contract};
 use serde_json::{Value, json};
 
 use crate::fault::{Expecting, Told, expect, until};
@@ -79,12 +79,7 @@ pub(super) async fn deploy(stage: &Stage) -> Told<(Value, Chain)> {
     let file = stage.path("pool.json");
     let mut args: Vec<OsString> =
         ["--output", "json", "pool", "create", "--chain-rpc", &rpc_url].map(OsString::from).to_vec();
-    args.extend([
-        "--key-file".into(),
-        stage.path("owner.key").into_os_string(),
-        "--out".into(),
-        file.into_os_string(),
-    ]);
+    args.extend(["--key-file".into(), stage.path("owner.key").into_os_string(), "--out".into(), file.into_os_string()]);
     // Its GPUs are simulated, and an owner may have turned the sandbox off, which nodes say.
     args.extend(
         ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", THAW].map(OsString::from),

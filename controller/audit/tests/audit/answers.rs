@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use selion_api::agent::{Fence, Head, Promise, SignedHead, SignedPromise, SignedVoucher};
+use selion_api::agent::{Fence, Head, SignedHead, SignedReport, SignedVoucher};
 use selion_api::chain::ComponentKind;
-use selion_api::commit::PoolId;
-use selion_api::{Account, Amount, Hash32, NodeId, TimeMs};
+use selion_api::commit::{PoolId, signing_digest};
+use selion_api::{Amount, Hash32, NodeId, TimeMs};
 use selion_audit::{LogSource, Options, Report, audit};
 use selion_contracts::audited::text_hash;
-use selion_contracts::signer::compact;
-use selion_contracts::write::Call;
+use selion_contracts::court::Stated;
 use selion_contracts::{Signer, Voucher};
 use serde_json::{Value, json};
 
@@ -29,7 +28,12 @@ const OF_CHAIN: [&str; 6] = [
 ];
 
 /// What is answered from storage, a check for each word of the answer.
-const STORED: [(&str, &[&str]); 18] = [
+const STORED: [(&str, &[&str]); 22] = [
+    ("owner", &["registry_from_events"]),
+    ("announced", &["registry_from_events"; 2]),
+    ("epochOf", &["registry_from_events"; 3]),
+    ("bindingOf", &["registry_from_events"; 2]),
+    ("offersOf", &["registry_from_events"]),
     ("authority", &["registry_from_events"]),
     ("component", &["registry_from_events"; 2]),
     ("isStandby", &["registry_from_events"]),
@@ -42,33 +46,33 @@ const STORED: [(&str, &[&str]); 18] = [
     ("account", &["renters_from_events", "vault_covers", "renters_from_events"]),
     ("keyOf", &["renters_from_events"; 4]),
     ("thawing", &["renters_from_events"; 2]),
-    ("withdrawnAt", &["renters_from_events"]),
     ("pair", &["vault_covers"; 2]),
-    ("totals", &["vault_covers"; 4]),
-    ("bondOf", &["court_from_events"; 4]),
-    ("caseOf", &["court_from_events"; 7]),
-    ("credit", &["court_from_events"]),
+    ("totals", &["vault_covers"; 3]),
+    ("feesOf", &["vault_covers"]),
+    ("bondOf", &["court_from_events"; 3]),
+    ("convicted", &["court_from_events"]),
 ];
 
 /// What is fixed for ever, worked out of the question, or said by another answer as well.
-const NOT_STORED: [&str; 17] = [
+const NOT_STORED: [&str; 18] = [
     "config",
     "vault",
     "court",
-    "reader",
+    "ownerOf",
+    "payoutOf",
+    "atStake",
     "controller",
     "token",
     "scale",
-    "penalty",
-    "deposit",
+    "minBond",
     "unbondDelayS",
-    "answerDelayS",
     "trustedForwarder",
     "isTrustedForwarder",
     "domainSeparator",
     "voucherDigest",
     "batchDigest",
     "nodeBindingDigest",
+    "authorityBindingDigest",
 ];
 /// `head` says it too.
 const SAID_TWICE: &str = "epoch";
@@ -79,19 +83,23 @@ async fn busy() -> World {
     let (owner, renter) = (person(&world.pool.rpc, 30).await, person(&world.pool.rpc, 20).await);
     registry(&world, &owner).await;
     money(&world, &owner, &renter).await;
-    court(&world, &owner, &renter).await;
+    court(&world, &owner).await;
     world.mirror().await;
     world.anchor().await;
     let (operator, pool) = (&world.operator, &world.pool);
     world.send(operator, pool.renew()).await;
-    world.send(operator, pool.pass_authority(key(60).account())).await;
+    let consent = pool.sign_authority_binding(&key(60), operator.account(), 2).unwrap();
+    world.send(operator, pool.replace_authority(key(60).account(), &consent)).await;
+    world.send(operator, pool.announce_owner(key(61).account())).await;
     world.mirror().await;
     world
 }
 
 async fn registry(world: &World, owner: &Signer) {
     let (operator, pool) = (&world.operator, &world.pool);
-    world.send(owner, pool.register_component(ComponentKind::Gateway, "https://gateway.example", FAR)).await;
+    world
+        .send(owner, pool.register_component(ComponentKind::Gateway, "https://gateway.example", world.soon().await))
+        .await;
     world.send(owner, pool.register_component(ComponentKind::Relay, "https://over.example", TimeMs(1_000))).await;
     world.send(owner, pool.register_provider(key(31).address(), Amount(50_000_000))).await;
     world.send(owner, pool.unbond(Amount(10_000_000))).await;
@@ -114,8 +122,8 @@ async fn money(world: &World, owner: &Signer, renter: &Signer) {
     world.send(renter, pool.grant(key(43).address(), Amount(500_000), FAR)).await;
     world.send(owner, pool.claim_many(&[voucher(world, 41, 100_000)])).await;
     world.send(owner, pool.claim_many(&[voucher(world, 43, 250_000)])).await;
-    world.send(owner, pool.cash_out(owner.address())).await;
-    world.send(operator, pool.cash_out_fees(operator.address(), &[owner.account()])).await;
+    world.send(owner, pool.cash_out(owner.account())).await;
+    world.send(operator, pool.cash_out_fees(1, operator.address())).await;
     // Of this the key's cap covers a part.
     world.send(owner, pool.claim_many(&[voucher(world, 43, 900_000)])).await;
     world.send(renter, pool.enter(Amount(0), key(42).address(), FAR)).await;
@@ -126,24 +134,40 @@ async fn money(world: &World, owner: &Signer, renter: &Signer) {
     world.send(renter, pool.thaw(Amount(200))).await;
 }
 
-async fn court(world: &World, owner: &Signer, renter: &Signer) {
+async fn court(world: &World, owner: &Signer) {
     let (operator, pool) = (&world.operator, &world.pool);
     world.send(operator, pool.mint(operator.address(), 900_000_000)).await;
-    for who in [operator, owner] {
-        world.send(who, pool.approve_court()).await;
-    }
+    world.send(operator, pool.approve_court()).await;
     world.send(operator, pool.put_bond(Amount(5_000_000))).await;
     world.send(operator, pool.unbond_bond(Amount(1_000))).await;
-    world.send(owner, pool.prove_two_heads(&head(world, 1), &head(world, 2))).await;
-    for harmed in [owner, renter] {
-        let promise = Promise { account: harmed.account(), seq: 0, leaf: Hash32([9; 32]), fence: FENCE };
-        let signature = operator.sign_text(&promise.digest_to_sign(&id(world)).0).unwrap();
-        let leaf = head(world, 1).head.root;
-        let broken = SignedPromise { promise, signature };
-        world.send(owner, pool.prove_broken_promise(&broken, &head(world, 1), leaf, &[])).await;
-    }
-    world.send(owner, pool.collect(owner.address())).await;
-    world.send(owner, accuse(world, &voucher(world, 43, 900_000))).await;
+    let fork = pool.prove_fork(&head(world, 1), &head(world, 2), None, owner.address());
+    world.send(owner, fork).await;
+    // The liar pays in again, and a node of the owner contradicts itself.
+    world.send(operator, pool.put_bond(Amount(3_000_000))).await;
+    world.send(operator, pool.unbond_bond(Amount(2_000))).await;
+    let twice = pool.prove_two_reports(&report(world, 1), &report(world, 2), operator.address());
+    world.send(operator, twice).await;
+    world.send(owner, pool.register_provider(key(31).address(), Amount(110_000_000))).await;
+}
+
+/// The same number of one node, with another reading.
+fn report(world: &World, metered_ms: u64) -> SignedReport {
+    let node = key(11);
+    let report = selion_api::agent::Report {
+        node: NodeId(node.account().0),
+        provider: key(30).account(),
+        seq: 5,
+        fence: FENCE,
+        lease: selion_api::LeaseId { seq: 1, index: 0 },
+        attempt: 1,
+        member: 0,
+        gpus: Vec::new(),
+        slot: selion_api::Slot::Whole,
+        event: selion_api::agent::MemberEvent::Metered,
+        metered_ms,
+    };
+    let digest = signing_digest(&id(world), "report", &report);
+    SignedReport { signature: node.sign_text(&digest.0).unwrap(), report }
 }
 
 fn id(world: &World) -> PoolId {
@@ -151,9 +175,9 @@ fn id(world: &World) -> PoolId {
 }
 
 /// A head over one entry, whose root is its leaf.
-fn head(world: &World, root: u8) -> SignedHead {
+fn head(world: &World, root: u8) -> Stated {
     let head = Head { size: 1, root: Hash32([root; 32]), digest: Hash32([3; 32]), fence: FENCE };
-    SignedHead { head, signature: world.operator.sign_text(&head.digest_to_sign(&id(world)).0).unwrap() }
+    Stated::Head(SignedHead { head, signature: world.operator.sign_text(&head.digest_to_sign(&id(world)).0).unwrap() })
 }
 
 fn voucher(world: &World, by: u8, cumulative: u64) -> SignedVoucher {
@@ -167,19 +191,6 @@ fn voucher(world: &World, by: u8, cumulative: u64) -> SignedVoucher {
     };
     let sign = |signer: &Signer| voucher.sign(signer, world.pool.chain_id, world.pool.at.vault).unwrap();
     voucher.signed(sign(&key(by)), sign(&world.operator))
-}
-
-/// `accuseOverBill`, which no command of ours sends.
-fn accuse(world: &World, voucher: &SignedVoucher) -> Call {
-    const KIND: &str = "accuseOverBill(address,(uint256,uint256,bytes32,bytes32,bytes32,bytes32))";
-    let Account(renter) = voucher.renter;
-    let a = [&renter[..], &voucher.cumulative.0.to_be_bytes(), &voucher.epoch.to_be_bytes()].concat();
-    let b = [&[0; 16][..], &voucher.used_through.0.to_be_bytes(), &voucher.log_size.to_be_bytes()].concat();
-    let (r, vs) = compact(&voucher.renter_signature);
-    let (ar, avs) = compact(&voucher.authority_signature);
-    let provider = [&[0; 12][..], &voucher.provider.0].concat();
-    let words = [&provider[..], &a, &b, &r, &vs, &ar, &avs].concat();
-    Call { to: world.pool.at.court, data: [&text_hash(KIND).0[..4], &words].concat() }
 }
 
 /// An audit by a node that changes what is answered to calls of that selector.

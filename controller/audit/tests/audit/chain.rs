@@ -124,6 +124,13 @@ impl World {
     }
 }
 
+impl World {
+    /// An hour after the newest block: components are registered for a year at most.
+    pub async fn soon(&self) -> TimeMs {
+        TimeMs((self.pool.rpc.header(BlockTag::Latest).await.unwrap().time_s + 3_600) * 1_000)
+    }
+}
+
 pub async fn person(rpc: &Rpc, number: u8) -> Signer {
     let signer = key(number);
     rpc.give_coins(signer.account(), 10_u128.pow(20)).await.unwrap();
@@ -133,6 +140,7 @@ pub async fn person(rpc: &Rpc, number: u8) -> Signer {
 fn terms(authority: Account, token: selion_api::Address) -> PoolTerms {
     PoolTerms {
         token,
+        owner: authority,
         authority,
         fee_bps: 200,
         thaw_delay_s: 0,
@@ -142,8 +150,8 @@ fn terms(authority: Account, token: selion_api::Address) -> PoolTerms {
         grace_s: 3_600,
         allow_simulated: true,
         allow_unsandboxed: true,
-        penalty: Amount(1_000_000),
-        answer_delay_s: 3_600,
+        min_bond: Amount(0),
+        hand_over_delay_s: 0,
         take_over_after_s: 86_400,
         metadata_cid: String::new(),
     }
@@ -219,7 +227,7 @@ async fn components_keys_and_thaws_that_the_contracts_tell_equal_their_events() 
     let mut world = World::start().await;
     let (owner, renter) = (person(&world.pool.rpc, 30).await, person(&world.pool.rpc, 20).await);
     let far = TimeMs(4_000_000_000_000);
-    let gateway = world.pool.register_component(ComponentKind::Gateway, "https://gateway.example", far);
+    let gateway = world.pool.register_component(ComponentKind::Gateway, "https://gateway.example", world.soon().await);
     world.send(&owner, gateway).await;
     let relay = world.pool.register_component(ComponentKind::Relay, "https://over.example", TimeMs(1_000));
     world.send(&owner, relay).await;

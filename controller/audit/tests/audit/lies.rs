@@ -231,6 +231,7 @@ fn claim(cumulative: u64) -> ChainEvent {
         renter: key(20).account(),
         cumulative: Amount(cumulative),
         paid: Amount(cumulative),
+        key: None,
     }
 }
 

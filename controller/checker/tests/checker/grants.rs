@@ -120,7 +120,7 @@ fn a_grant_after_the_chain_broke_or_authority_passed_on_is_seen() {
     let (tape, id) = one(whole());
     let broken = Input::ChainBroken { number: 1, had: Hash32::ZERO, has: Hash32([1; 32]) };
     let mut pool = pool(|_| {});
-    pool.block(vec![ChainEvent::AuthorityChanged { epoch: 2, authority: renter(9) }]);
+    pool.block(vec![ChainEvent::AuthorityChanged { epoch: 2, authority: renter(9), owner: renter(9) }]);
     let passed_on = pool.log.last().unwrap().1.clone();
     for input in [broken, passed_on] {
         let mut tape = tape.clone();

@@ -76,6 +76,7 @@ fn chain_events() -> Vec<ChainEvent> {
         ChainEvent::PoolOpened {
             token: key,
             vault: key,
+            owner: PROVIDER,
             authority: RENTER,
             fee_bps: 200,
             allow_simulated: true,
@@ -95,7 +96,7 @@ fn chain_events() -> Vec<ChainEvent> {
         ChainEvent::NodeRetired { node: NODE },
         ChainEvent::OfferSet { node: NODE, spec_hash: Hash32([1; 32]), classes: 1 },
         ChainEvent::OfferClosed { node: NODE },
-        ChainEvent::AuthorityChanged { epoch: 2, authority: RENTER },
+        ChainEvent::AuthorityChanged { epoch: 2, authority: RENTER, owner: PROVIDER },
         ChainEvent::Anchored { epoch: 2, size: 9, root: Hash32([1; 32]), digest: Hash32([2; 32]) },
         ChainEvent::Deposited { renter: RENTER, amount: cap },
         ChainEvent::KeySet { renter: RENTER, key, until },
@@ -103,10 +104,18 @@ fn chain_events() -> Vec<ChainEvent> {
         ChainEvent::KeyRevoked { renter: RENTER, key, dead_from: until },
         ChainEvent::Thawed { renter: RENTER, amount: cap, ready: until },
         ChainEvent::Withdrawn { renter: RENTER, amount: cap },
-        ChainEvent::Claimed { provider: PROVIDER, renter: RENTER, cumulative: cap, paid: cap },
+        ChainEvent::Claimed { provider: PROVIDER, renter: RENTER, cumulative: cap, paid: cap, key: Some(key) },
         ChainEvent::CashedOut { provider: PROVIDER, amount: cap },
-        ChainEvent::FeesCashedOut { amount: cap },
+        ChainEvent::FeesCashedOut { epoch: 1, amount: cap },
         ChainEvent::LicenceSet { issuer: PROVIDER, holder: RENTER, product: Hash32([1; 32]), seats: 3, until },
+        ChainEvent::StandbySet { standby: RENTER, allowed: true },
+        ChainEvent::BondChanged { owner: PROVIDER, kept: cap, leaving: cap, ready: until },
+        ChainEvent::Convicted { owner: PROVIDER, epoch: 2, amount: cap },
+        ChainEvent::Forfeited { owner: PROVIDER, amount: cap },
+        ChainEvent::StakeForfeited { provider: PROVIDER, node: NODE, amount: cap },
+        ChainEvent::Renewed { epoch: 2 },
+        ChainEvent::OwnerAnnounced { next: RENTER, ready: until },
+        ChainEvent::AnchorsDisowned { epoch: 2, size: 9 },
     ]
 }
 
@@ -159,6 +168,7 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
     for (at, event) in member_events().into_iter().enumerate() {
         let report = Report {
             node: NODE,
+            provider: PROVIDER,
             seq: 4,
             fence: Fence { epoch: 1, term: 2 },
             lease: LEASE,

@@ -154,7 +154,7 @@ fn a_withdrawal_of_less_than_was_asked_back_ends_the_asking_as_it_does_in_the_co
     pool.block(vec![ChainEvent::Thawed { renter: renter(1), amount, ready }]);
     // A claim left two of the three.
     let (cumulative, paid) = (Amount(TOKEN), Amount(TOKEN));
-    pool.block(vec![ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative, paid }]);
+    pool.block(vec![ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative, paid, key: None }]);
     pool.block(vec![ChainEvent::Withdrawn { renter: renter(1), amount: Amount(2 * TOKEN) }]);
     assert_eq!(pool.state.books[&renter(1)].thawing, Amount(0));
     // What he pays in afterwards is free.
@@ -181,17 +181,14 @@ fn a_claim_settles_what_is_owed_and_is_taken_off_the_cap_once() {
     pool.run_up(id);
     pool.now += HOUR;
     pool.report(id, 0, MemberEvent::Exited { code: 0, outputs: None }, HOUR);
-    // The vault tells what is left of the cap in the transaction of the claim.
-    let (left, until) = (Amount(999 * TOKEN), pool.state.grants[&renter(1)].until);
-    pool.block(vec![
-        ChainEvent::KeyGranted { renter: renter(1), key: DELEGATE, cap: left, until },
-        ChainEvent::Claimed {
-            provider: provider(1),
-            renter: renter(1),
-            cumulative: Amount(TOKEN),
-            paid: Amount(TOKEN),
-        },
-    ]);
+    let left = Amount(999 * TOKEN);
+    pool.block(vec![ChainEvent::Claimed {
+        provider: provider(1),
+        renter: renter(1),
+        cumulative: Amount(TOKEN),
+        paid: Amount(TOKEN),
+        key: Some(DELEGATE),
+    }]);
     assert_eq!(holds(&pool, Pocket::Owed(renter(1), provider(1))), 0);
     assert_eq!(pool.state.books[&renter(1)].claimed, Amount(TOKEN));
     assert_eq!(pool.state.grants[&renter(1)].cap, left);
@@ -222,6 +219,7 @@ fn blocks_rise_and_the_first_terms_stay() {
     pool.block(vec![ChainEvent::PoolOpened {
         token: DELEGATE,
         vault: DELEGATE,
+        owner: renter(1),
         authority: renter(1),
         fee_bps: 9999,
         allow_simulated: false,
@@ -261,7 +259,11 @@ fn an_owner_whose_stake_fell_below_the_minimum_gets_no_lease() {
 #[test]
 fn nothing_is_granted_once_authority_has_passed_on() {
     let mut pool = Pool::small();
-    pool.block(vec![ChainEvent::AuthorityChanged { epoch: 2, authority: selion_api::Account([8; 20]) }]);
+    pool.block(vec![ChainEvent::AuthorityChanged {
+        epoch: 2,
+        authority: selion_api::Account([8; 20]),
+        owner: renter(1),
+    }]);
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
     assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Waiting, Some(Reason::StaleFence)));
 }

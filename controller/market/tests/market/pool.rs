@@ -183,6 +183,7 @@ impl Pool {
         pool.block(vec![ChainEvent::PoolOpened {
             token: Address([1; 20]),
             vault: Address([2; 20]),
+            owner: Account([4; 20]),
             authority: Account([3; 20]),
             fee_bps: 200,
             allow_simulated,
@@ -288,6 +289,7 @@ impl Pool {
         let member = &lease.members[usize::from(rank)];
         Report {
             node: member.node,
+            provider: member.provider,
             seq: self.state.nodes[&member.node].last_seq + 1,
             fence: self.fence,
             lease: id,

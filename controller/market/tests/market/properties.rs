@@ -104,12 +104,18 @@ fn chain() -> impl Strategy<Value = ChainEvent> {
             0 | 1 => ChainEvent::Deposited { renter, amount: Amount(sum.min(u64::MAX >> 10)) },
             2 => ChainEvent::Thawed { renter, amount, ready: until },
             3 => ChainEvent::Withdrawn { renter, amount },
-            4 => ChainEvent::Claimed { provider: provider(node), renter, cumulative: amount, paid: amount },
+            4 => ChainEvent::Claimed {
+                provider: provider(node),
+                renter,
+                cumulative: amount,
+                paid: amount,
+                key: Some(DELEGATE),
+            },
             5 => ChainEvent::KeyGranted { renter, key: DELEGATE, cap: amount, until },
             6 => ChainEvent::KeyRevoked { renter, key: DELEGATE, dead_from: until },
             7 => ChainEvent::OfferClosed { node: node_id(node) },
             8 => ChainEvent::NodeRetired { node: node_id(node) },
-            _ => ChainEvent::AuthorityChanged { epoch: 2, authority: renter },
+            _ => ChainEvent::AuthorityChanged { epoch: 2, authority: renter, owner: renter },
         }
     })
 }
@@ -610,7 +616,7 @@ proptest! {
         pool.block(vec![
             ChainEvent::Deposited { renter: renter(1), amount: Amount(big) },
             ChainEvent::KeyGranted { renter: renter(2), key: Address::ZERO, cap: Amount(big), until: TimeMs(big) },
-            ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative: Amount(big), paid: Amount(u64::MAX) },
+            ChainEvent::Claimed { provider: provider(1), renter: renter(1), cumulative: Amount(big), paid: Amount(u64::MAX), key: None },
         ]);
         pool.now = u64::MAX;
         for _ in 0..6 {

@@ -11,7 +11,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use super::fake::OURS;
 use super::key::Key;
-use super::world::{GPU, LEASE, POOL, World, spec};
+use super::world::{GPU, LEASE, POOL, PROVIDER, World, spec};
 
 pub(super) struct Agent {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -111,6 +111,7 @@ impl Agent {
 pub(super) fn report(key: &Key, seq: u64, event: MemberEvent) -> Report {
     Report {
         node: key.node(),
+        provider: PROVIDER,
         seq,
         fence: OURS,
         lease: LEASE,

@@ -126,6 +126,7 @@ fn block(authority: Account, key: &Key) -> Block {
             ChainEvent::PoolOpened {
                 token: Address([1; 20]),
                 vault: Address([2; 20]),
+                owner: Account([4; 20]),
                 authority,
                 fee_bps: 0,
                 allow_simulated: true,

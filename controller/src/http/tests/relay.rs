@@ -133,7 +133,7 @@ async fn each_refusal_has_a_status_and_a_code_of_its_own() {
         (with("value", json!(1)), 422, "bad_fields"),
         (with("data", json!("thaw")), 422, "bad_fields"),
         (body(9, 1, thaw()), 409, "relay_nonce"),
-        (body(9, 0, contracts().pass_authority(ALICE)), 403, "relay_not_allowed"),
+        (body(9, 0, contracts().announce_owner(ALICE)), 403, "relay_not_allowed"),
         (body(9, 0, contracts().approve_vault()), 403, "relay_not_allowed"),
         (permit(Address([9; 20])), 403, "relay_spender"),
         (with_of(permit(POOL.controller), "from", json!(ALICE)), 422, "relay_permit"),
