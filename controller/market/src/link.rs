@@ -330,10 +330,9 @@ impl Step<'_> {
             }
             MemberEvent::Failed { reason } => {
                 let reason = match reason {
-                    Reason::StagingFailed
-                    | Reason::SliceFailed
-                    | Reason::OwnerReclaimed
-                    | Reason::PaymentRequired => *reason,
+                    Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed | Reason::PaymentRequired => {
+                        *reason
+                    }
                     _ => Reason::RuntimeFailed,
                 };
                 self.gone(id, rank);

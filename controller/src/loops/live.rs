@@ -14,6 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::chain::AuthoritySender;
+use super::claims::choice::Rules;
 use super::outbox::Outbox;
 use super::sender::Sender as _;
 use super::{Asked, Loops, Parts};
@@ -75,7 +76,7 @@ impl Life {
             mirror: mirror.clone(),
             fence: log.position().fence,
             anchor_ms: 3_600_000,
-            claim_ms: 3_600_000,
+            claims: Rules { claim_min: Amount(5_000_000), claim_ms: 3_600_000 },
             agents_back,
             public_url: Some(URL.into()),
             accused: Default::default(),
