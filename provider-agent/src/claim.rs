@@ -175,7 +175,9 @@ impl Collector {
             match self.pass(now()).await {
                 Ok(ClaimReport { vouchers: 0, .. }) => {}
                 Ok(report) => tracing::info!(?report, "vouchers that would have been lost were claimed"),
-                Err(error) => tracing::warn!(error = chain(&error), "vouchers cannot be looked after; the next look is soon"),
+                Err(error) => {
+                    tracing::warn!(error = chain(&error), "vouchers cannot be looked after; the next look is soon")
+                }
             }
         }
     }
@@ -187,6 +189,8 @@ impl Collector {
         if vouchers.is_empty() {
             return Ok(ClaimReport::default());
         }
+        let kept: BTreeSet<_> = vouchers.iter().map(|voucher| (voucher.renter, voucher.cumulative)).collect();
+        self.tried.retain(|one| kept.contains(one));
         let pool = guard::open(&self.book, &self.chain_rpc).await?;
         let mut lost = Vec::new();
         for voucher in vouchers {
@@ -202,16 +206,19 @@ impl Collector {
         }
         let signer = Signer::open_or_create(&self.book.dir().join(PROVIDER_KEY))?;
         let report = claim_all(&pool, &lost, &signer).await?;
-        self.tried = lost.iter().map(|voucher| (voucher.renter, voucher.cumulative)).collect();
+        self.tried.extend(lost.iter().map(|voucher| (voucher.renter, voucher.cumulative)));
         Ok(report)
     }
 
     /// What the chain says of the voucher; `None` if it is paid.
     async fn facts(&mut self, pool: &Pool, voucher: &SignedVoucher, now: TimeMs) -> Result<Option<Facts>, PoolError> {
         let SignedVoucher { renter, cumulative, epoch, .. } = *voucher;
+        if self.seen.get(&renter).is_some_and(|(claimed, _)| *claimed >= cumulative) {
+            return Ok(None);
+        }
         let claimed = paid(pool, voucher).await?;
         let seen = self.seen.entry(renter).or_insert((claimed, now));
-        if claimed > seen.0 || claimed >= cumulative {
+        if claimed > seen.0 {
             *seen = (claimed, now);
         }
         let waits_since = seen.1;

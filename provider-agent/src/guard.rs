@@ -189,7 +189,8 @@ impl Guard {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            for renter in self.tabs().renters() {
+            let running = self.tabs().renters();
+            for renter in running {
                 let delegate = self.vaults().get(&renter).map(|vault| vault.delegate);
                 if let Some(delegate) = delegate {
                     self.look(renter, delegate).await;
@@ -232,7 +233,10 @@ impl Guard {
         let Some(unsigned) = self.tabs().unwritten(self.cap_ms) else { return };
         let book = Arc::clone(&self.book);
         if let Err(error) = blocking(move || book.keep_unsigned(&unsigned)).await {
-            tracing::warn!(error = chain(&error), "what no voucher covers cannot be written down; a restart would forget it");
+            tracing::warn!(
+                error = chain(&error),
+                "what no voucher covers cannot be written down; a restart would forget it"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use selion_api::Amount;
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
-use selion_contracts::{PoolTerms, Signer};
+use selion_contracts::{PoolTerms, Rpc, Signer};
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -25,9 +25,13 @@ pub(crate) struct Means {
 /// Why the vault does not pay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Uncovered {
-    #[error("the renter's deposit is short: {need} base units are owed here or come due next, {have} are left in the vault")]
+    #[error(
+        "the renter's deposit is short: {need} base units are owed here or come due next, {have} are left in the vault"
+    )]
     Balance { need: Amount, have: Amount },
-    #[error("the grant of the pool's key is short: {need} base units are owed here or come due next, {have} are left of it")]
+    #[error(
+        "the grant of the pool's key is short: {need} base units are owed here or come due next, {have} are left of it"
+    )]
     Cap { need: Amount, have: Amount },
     #[error("the grant of the pool's key ends at {} ms UTC, before the next look at the vault", until.0)]
     KeyEnds { until: TimeMs },
@@ -88,13 +92,7 @@ mod tests {
 
     fn means() -> Means {
         let key = KeyRecord { cap_left: Amount(900), until: UNTIL, dead_from: None, delegated: true };
-        Means {
-            balance: Amount(1_000),
-            thawing: Amount::ZERO,
-            ready: TimeMs(0),
-            key: Some(key),
-            claimed: Amount::ZERO,
-        }
+        Means { balance: Amount(1_000), thawing: Amount::ZERO, ready: TimeMs(0), key: Some(key), claimed: Amount::ZERO }
     }
 
     fn says(means: Means, need: u64) -> Result<(), Uncovered> {

@@ -314,8 +314,9 @@ impl Book {
     pub(crate) fn unsigned(&self) -> Result<Vec<Unsigned>, BookError> {
         let path = self.dir.join(UNSIGNED);
         match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes)
-                .map_err(|error| BookError::Damaged { path, detail: error.to_string() }),
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| BookError::Damaged { path, detail: error.to_string() })
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(at(&path, error)),
         }
