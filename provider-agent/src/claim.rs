@@ -183,7 +183,7 @@ impl Collector {
     }
 
     /// One look.
-    async fn pass(&mut self, now: TimeMs) -> Result<ClaimReport, JoinError> {
+    pub(crate) async fn pass(&mut self, now: TimeMs) -> Result<ClaimReport, JoinError> {
         let book = Arc::clone(&self.book);
         let vouchers = blocking(move || book.all_vouchers()).await?;
         if vouchers.is_empty() {

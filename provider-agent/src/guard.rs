@@ -251,3 +251,7 @@ pub(crate) async fn open(book: &Book, chain_rpc: &str) -> Result<Pool, PoolError
     let controller = book.seen().pool.map_or(Address::ZERO, |pool| pool.controller);
     Pool::open(Rpc::new(chain_rpc)?, controller).await
 }
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -172,4 +172,4 @@ async fn keep(
 
 #[cfg(test)]
 #[path = "money_tests.rs"]
-mod tests;
+pub(crate) mod tests;
