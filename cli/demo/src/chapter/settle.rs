@@ -1,4 +1,4 @@
-//! The end of all leases: bills, vouchers, one claim, and the rest back.
+//! The end of all leases: bills, vouchers, claims, and the rest back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
