@@ -277,14 +277,19 @@ async fn run_claims(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToke
 async fn run_outbox(parts: Parts, wake: Wake, stop: CancellationToken) {
     let outbox = Outbox::new(parts.store.writer.clone(), parts.sender.clone());
     let outbox = Arc::new(Mutex::new(outbox));
+    let claims = wake.claims.nudge;
     drive("outbox", SEND_EVERY, wake.outbox, stop, move || {
-        let (parts, outbox) = (parts.clone(), outbox.clone());
+        let (parts, outbox, claims) = (parts.clone(), outbox.clone(), claims.clone());
         async move {
             let settled = parts.mirror.status().settled;
             let done = |order: &crate::store::outbox::Order| parts.log.read(|state| anchors::superseded(state, order));
             let report = outbox.lock().await.pass((parts.clock)(), settled, done).await?;
             if report.mined > 0 {
                 parts.mirror.nudge();
+            }
+            if report.over > 0 {
+                // A claim may have waited for the one before it.
+                claims.notify_one();
             }
             Ok::<_, outbox::OutboxError>(report)
         }
