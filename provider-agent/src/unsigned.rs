@@ -27,6 +27,8 @@ struct Tab {
     peak: Rate,
     /// What was open when it was last written down.
     written: Amount,
+    /// A member has ended since then.
+    has_ended: bool,
 }
 
 /// A member that runs.
@@ -154,6 +156,7 @@ impl Tabs {
     /// The member has ended; the report that says so has the number `seq`, or a lower one.
     pub(crate) fn end(&mut self, renter: Account, key: MemberKey, seq: u64) {
         let Some(tab) = self.0.get_mut(&renter) else { return };
+        tab.has_ended = true;
         if let Some(live) = tab.live.remove(&key)
             && live.open() > Amount::ZERO
         {
@@ -194,16 +197,20 @@ impl Tabs {
         self.0.iter().filter(|(_, tab)| !tab.live.is_empty()).map(|(renter, _)| *renter).collect()
     }
 
-    /// What is to be written down, if a crash would forget more than a tenth of what may be open, or if something was paid.
+    /// What is to be written down, if a crash would forget more than a tenth of what may be open, or if something was paid, or
+    /// a member has ended.
     pub(crate) fn unwritten(&mut self, cap_ms: u64) -> Option<Vec<Unsigned>> {
         let is_due = |tab: &Tab| {
-            let (open, step) = (tab.open(), tab.peak.reserve(cap_ms).0 / 10);
+            let step = if tab.has_ended { 0 } else { tab.peak.reserve(cap_ms).0 / 10 };
+            let open = tab.open();
             open < tab.written || open.saturating_sub(tab.written).0 > step
         };
         if !self.0.values().any(is_due) {
             return None;
         }
-        self.0.values_mut().for_each(|tab| tab.written = tab.open());
+        for tab in self.0.values_mut() {
+            (tab.written, tab.has_ended) = (tab.open(), false);
+        }
         let open = self.0.iter().filter(|(_, tab)| tab.written > Amount::ZERO);
         let kept = |(renter, tab): (&Account, &Tab)| Unsigned {
             renter: *renter,

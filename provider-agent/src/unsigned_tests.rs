@@ -148,6 +148,14 @@ fn a_restart_forgets_at_most_a_tenth_of_the_cap_and_counts_the_vouchers_it_kept(
 }
 
 #[test]
+fn what_an_ended_member_left_open_is_written_down_to_the_last_unit() {
+    let mut tabs = Tabs::default();
+    ran(&mut tabs, 1, 0, 7);
+    tabs.end(RENTER, member(1), 1);
+    assert_eq!(tabs.unwritten(CAP).unwrap()[0].open, Amount(7));
+}
+
+#[test]
 fn what_was_paid_is_written_down() {
     let mut tabs = Tabs::default();
     ran(&mut tabs, 1, 0, CAP);
