@@ -11,15 +11,16 @@ use alloc::vec::Vec;
 use borsh::{BorshDeserialize, BorshSerialize};
 
 use crate::commit::{PoolId, Work, signing_digest};
-use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
+use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::outputs::OutputState;
 pub use crate::outputs::Outputs;
 use crate::reason::Reason;
 use crate::slice::{NodeSpec, Slot};
-use crate::unit::{Amount, TimeMs};
+use crate::unit::{Amount, Rate, TimeMs};
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
-/// 3: a hello names the process that says it. 4: a report names the provider for whom the node works.
+/// 3: a hello names the process that says it. 4: a report names the provider for whom the node works; an assignment its
+/// renter, its rate and what was billed.
 pub const LINK_VERSION: u16 = 4;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -230,6 +231,14 @@ pub struct Assignment {
     pub max_run_ms: u64,
     /// What an earlier run of the lease left for this one.
     pub resume: Resume,
+    /// Who rents: whose vouchers pay for it.
+    pub renter: Account,
+    /// The pool's key, which signs vouchers for the renter.
+    pub delegate: Address,
+    /// What an hour of it costs, fixed at the grant.
+    pub rate: Rate,
+    /// What the log billed between the renter and the node's owner so far, on all nodes of that owner.
+    pub billed: Amount,
 }
 
 /// What a member may go on from: outputs of an earlier run of its lease, of its own rank or, where that left none, of
@@ -312,7 +321,8 @@ pub enum MemberEvent {
     } = 5,
     /// The member could not be prepared or started, and its slice is free.
     Failed {
-        /// `staging_failed`, `slice_failed` or `runtime_failed`.
+        /// `staging_failed`, `slice_failed` or `runtime_failed`; `payment_required` if it was ended because nothing covers
+        /// its use, whatever it was doing.
         reason: Reason,
     } = 6,
 }

@@ -43,8 +43,11 @@ pub struct Config {
     pub poll_ms: u64,
     /// How often a grown log is anchored on chain, in milliseconds.
     pub anchor_ms: u64,
-    /// How old an unclaimed voucher may grow before the sweeper claims it, in milliseconds.
+    /// How old an unclaimed voucher may grow before the sweeper claims it whatever it is worth, in milliseconds.
     pub claim_ms: u64,
+    /// What may be owed to one provider before the sweeper claims for him, in token base units: about fifty times what the
+    /// gas of one claim costs.
+    pub claim_min: u64,
     /// Calls a day that the operator pays for, of all accounts together: [`crate::relay`]. 0: none.
     pub relay_per_day: u32,
     /// Requests a minute for each account, or for each address before authentication.
@@ -72,7 +75,8 @@ impl Default for Config {
             policy: PolicyConfig::default(),
             poll_ms: 200,
             anchor_ms: 60_000,
-            claim_ms: 3_600_000,
+            claim_ms: 86_400_000,
+            claim_min: 5_000_000,
             relay_per_day: 0,
             requests_per_minute: 1_200,
             upload_limit_bytes: 16 << 30,

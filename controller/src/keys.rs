@@ -129,6 +129,12 @@ impl Keys {
         (delegate, signed(self.authority.sign_digest(digest)))
     }
 
+    /// Signs the EIP-712 digest of a batch of vouchers, by the authority.
+    #[must_use]
+    pub fn sign_batch(&self, digest: Hash32) -> Signature {
+        signed(self.authority.sign_digest(digest))
+    }
+
     /// Signs the pool's transactions.
     #[must_use]
     pub fn authority_signer(&self) -> &Signer {

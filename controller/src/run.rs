@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use nix::sys::stat::Mode;
 use selion_api::commit::PoolId;
-use selion_api::{Address, NodeId};
+use selion_api::{Address, Amount, NodeId};
 use selion_contracts::{BlockTag, PoolError, RpcError};
 use selion_market::State;
 use tokio::net::TcpListener;
@@ -27,6 +27,7 @@ use crate::http::{self, Metrics};
 use crate::ipfs::Ipfs;
 use crate::keys::{KeyError, Keys};
 use crate::loops::chain::AuthoritySender;
+use crate::loops::claims::choice::Rules;
 use crate::loops::vouchers::{self, Office};
 use crate::loops::{self, Loops};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
@@ -265,7 +266,7 @@ async fn start_edges(
         mirror: app.mirror.clone(),
         fence: app.log.position().fence,
         anchor_ms: app.config.anchor_ms,
-        claim_ms: app.config.claim_ms,
+        claims: Rules { claim_min: Amount(app.config.claim_min), claim_ms: app.config.claim_ms },
         agents_back: agents_back(app),
         public_url: Some(public_url),
         outbox,

@@ -14,11 +14,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::{Book, BookError};
+use crate::claim::Collector;
 use crate::config::{Config, GpuSource};
 use crate::disk;
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
+use crate::guard::Guard;
 use crate::keys;
 use crate::link::{Authority, Inbound, Link};
 use crate::logs::Logs;
@@ -27,7 +29,7 @@ use crate::member_key::MemberKey;
 use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
-use crate::reporter::{OnEvent, ReportError, Reporter};
+use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
 use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
@@ -116,6 +118,9 @@ fn check(config: &Config) -> Result<(), AgentError> {
     let fault = |text: &str| Err(AgentError::Config(text.into()));
     if config.meter_ms == 0 {
         return fault("meter_ms is 0; use 1000 to 60000");
+    }
+    if config.unsigned_cap_ms == 0 || config.vault_ms == 0 {
+        return fault("unsigned_cap_ms and vault_ms are milliseconds above 0; use 900000 and 60000");
     }
     if config.ports == 0 || config.port_base.checked_add(config.ports - 1).is_none() {
         return fault("port_base and ports name no range of ports up to 65535");
@@ -209,11 +214,18 @@ pub async fn run(
     let left = uploads.recover().await;
     let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
     agent.close_interrupted(left).await?;
-    let cashier = tokio::spawn(keep_vouchers(
+    let guard = Arc::clone(&agent.shared.guard);
+    let mut keepers = JoinSet::new();
+    keepers.spawn(Arc::clone(&guard).watch());
+    if let Some(collector) = Collector::new(&config, Arc::clone(&node.book)) {
+        keepers.spawn(collector.run());
+    }
+    keepers.spawn(keep_vouchers(
         vouchers,
         Arc::clone(&node.book),
         config.chain_rpc.clone(),
         node.spec.provider,
+        guard,
         outbound_in,
         Arc::clone(&on_event),
     ));
@@ -228,7 +240,7 @@ pub async fn run(
         let _ = tokio::time::timeout(FAREWELL, node.book.outbox().settled()).await;
     }
     unlink.cancel();
-    cashier.abort();
+    keepers.abort_all();
     let unlinked = crate::staging::blocking(move || link.join()).await;
     ran.and(ended)?;
     unlinked.map_err(|_| AgentError::Fault("link"))
@@ -271,6 +283,7 @@ impl Agent {
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,
             uploads,
+            guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),
             gateway: config.controller.clone(),
             token,
             leases,
@@ -358,7 +371,7 @@ impl Agent {
                 let book = Arc::clone(&self.book);
                 crate::staging::blocking(move || book.refill()).await;
             }
-            Ok((_, Some((key, bytes)))) if self.shared.reporter.evict(key) => {
+            Ok((_, Some((key, bytes)))) if self.shared.reporter.evict(key, Eviction::FullDisk) => {
                 let line = format!(
                     "the node's disk is full, and this member has written most of it ({} MiB): it is ended with code {}",
                     bytes >> 20,

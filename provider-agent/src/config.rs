@@ -46,6 +46,14 @@ pub struct Config {
     pub meter_ms: u64,
     /// Milliseconds a stopped command may take before it is killed.
     pub stop_grace_ms: u64,
+    /// Running time of a member, in milliseconds, that may stay without a voucher before the agent ends it.
+    pub unsigned_cap_ms: u64,
+    /// Between two looks at the vault of a renter whose members run, in milliseconds.
+    pub vault_ms: u64,
+    /// Whether the agent claims by itself what would be lost otherwise.
+    pub claim: Claiming,
+    /// What a renter must owe before the agent claims it by itself, in token base units.
+    pub claim_min: u64,
     /// How commands are kept apart from the machine. It is never weaker than what is said here: if the sandbox does not
     /// work, the agent does not start.
     pub sandbox: Sandbox,
@@ -89,6 +97,10 @@ impl Default for Config {
             net_mbps: 0,
             meter_ms: 10_000,
             stop_grace_ms: 3_000,
+            unsigned_cap_ms: 15 * 60_000,
+            vault_ms: 60_000,
+            claim: Claiming::Auto,
+            claim_min: 1_000_000,
             sandbox: Sandbox::Namespaces,
             show: Vec::new(),
             hide: Vec::new(),
@@ -100,6 +112,16 @@ impl Default for Config {
             dev_fund: false,
         }
     }
+}
+
+/// Whether the agent claims by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claiming {
+    /// What would be lost otherwise, if the owner's key is in the state directory and has gas.
+    Auto,
+    /// Never; `selion agent claim` does it when it is asked to.
+    Never,
 }
 
 /// Which GPUs are offered.

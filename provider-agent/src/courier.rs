@@ -253,7 +253,7 @@ fn good_until() -> (TimeMs, u64) {
 }
 
 /// This machine's clock.
-fn now() -> TimeMs {
+pub(crate) fn now() -> TimeMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     TimeMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -5,10 +5,12 @@
 //! counts, and signed reports go to the [`book`]'s outbox before they go anywhere else.
 //!
 //! Invariants: nothing is stated that is not on disk; a lower fence is never obeyed; no member runs in a weaker
-//! sandbox than the node's spec says; a member that may have run once is not run again.
+//! sandbox than the node's spec says; a member that may have run once is not run again; nobody runs on unpaid beyond the
+//! owner's cap.
 
 mod agent;
 pub mod book;
+mod claim;
 mod config;
 mod controller;
 mod courier;
@@ -18,6 +20,7 @@ mod earnings;
 mod error;
 mod event;
 pub mod gpus;
+mod guard;
 mod join;
 mod keys;
 mod link;
@@ -34,9 +37,12 @@ mod spec;
 mod staging;
 #[cfg(test)]
 mod testing;
+mod unsigned;
+mod vault;
 
 pub use agent::run;
-pub use config::{Config, GpuSource, Prices};
+pub use claim::{ClaimReport, claim, claim_all};
+pub use config::{Claiming, Config, GpuSource, Prices};
 pub use courier::{Courier, CourierError};
 pub use doctor::{Check, doctor};
 pub use earnings::{CashedOut, cash_out};

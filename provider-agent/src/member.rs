@@ -12,13 +12,14 @@ use tokio::time::MissedTickBehavior;
 
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
+use crate::guard::Guard;
 use crate::logs::Logs;
 use crate::member_key::MemberKey;
 use crate::meter::Meter;
 use crate::outputs::{self, Ended, Uploads};
 use crate::reconcile::Order;
 use crate::reporter;
-use crate::reporter::Reporter;
+use crate::reporter::{Eviction, Reporter};
 use crate::runtime::env::environment;
 use crate::runtime::{Bin, Launch, Rooms, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) reporter: Reporter,
     pub(crate) logs: Logs,
     pub(crate) uploads: Uploads,
+    pub(crate) guard: Arc<Guard>,
     pub(crate) gateway: String,
     pub(crate) token: watch::Receiver<Option<String>>,
     pub(crate) leases: std::path::PathBuf,
@@ -104,6 +106,10 @@ pub(crate) async fn drive(
 impl Member {
     async fn live(&mut self) -> Result<(), reporter::ReportError> {
         self.report(MemberEvent::Accepted, 0, None).await?;
+        if let Err(why) = self.shared.guard.admit(&self.assignment).await {
+            let failure = Failure::new(Reason::PaymentRequired, format!("{why}; nothing was run"));
+            return self.fail(failure, Vec::new(), None).await;
+        }
         let (slices, rooms) = match self.make().await {
             Ok(made) => made,
             Err((failure, slices)) => return self.fail(failure, slices, None).await,
@@ -126,6 +132,11 @@ impl Member {
         if *self.orders.borrow() == Order::Stop {
             self.clear(slices, Some(rooms)).await;
             return self.report(MemberEvent::Stopped { outputs: None }, 0, None).await;
+        }
+        // Staging may have taken long.
+        if let Err(why) = self.shared.guard.judge(&self.assignment, 0) {
+            let failure = Failure::new(Reason::PaymentRequired, format!("{why}; nothing was run"));
+            return self.fail(failure, slices, Some(rooms)).await;
         }
         self.assignment.peers = self.peers.borrow_and_update().clone();
         self.write_peers(&rooms).await;
@@ -235,6 +246,7 @@ impl Member {
         rooms: Rooms,
     ) -> Result<(), reporter::ReportError> {
         let mut meter = Meter::start();
+        self.shared.guard.begin(&self.assignment);
         let pipes = self.capture(running.as_mut());
         self.report(MemberEvent::Running, 0, None).await?;
         let end = self.watch(running.as_mut(), &meter, &rooms).await?;
@@ -245,6 +257,7 @@ impl Member {
             End::Stopped => running.stop().await.map(drop),
         };
         let metered_ms = meter.stop();
+        self.shared.guard.meter(&self.assignment, metered_ms).await;
         if let Err(error) = ended {
             tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
         }
@@ -264,7 +277,9 @@ impl Member {
         self.remove(rooms).await;
         self.shared.logs.close(self.key);
         let event = outputs::event(code, &self.assignment.salt, outputs.as_ref());
-        self.report(event, metered_ms, outputs).await
+        self.report(event, metered_ms, outputs).await?;
+        self.shared.guard.end(&self.assignment).await;
+        Ok(())
     }
 
     /// Tells the command where its peers are, as far as it reads that.
@@ -275,8 +290,8 @@ impl Member {
         }
     }
 
-    /// Waits for the command's end, for the order to stop, or for its time to be up; reports the meter meanwhile, and
-    /// tells of other peers.
+    /// Waits for the command's end, for the order to stop, for its time to be up, or until nothing covers its use; reports the
+    /// meter meanwhile, and tells of other peers.
     async fn watch(
         &mut self,
         running: &mut dyn Running,
@@ -307,7 +322,18 @@ impl Member {
                     self.assignment.peers = told.borrow_and_update().clone();
                     self.write_peers(rooms).await;
                 }
-                _ = ticks.tick() => self.report(MemberEvent::Metered, meter.read_ms(), None).await?,
+                _ = ticks.tick() => {
+                    let metered_ms = meter.read_ms();
+                    self.report(MemberEvent::Metered, metered_ms, None).await?;
+                    self.shared.guard.meter(&self.assignment, metered_ms).await;
+                    if let Err(why) = self.shared.guard.judge(&self.assignment, metered_ms)
+                        && self.shared.reporter.evict(self.key, Eviction::Unpaid)
+                    {
+                        tracing::warn!(member = %self.key, why, "a member is ended: nothing covers its use");
+                        self.say(format!("{why}: it is ended"));
+                        return Ok(End::Stopped);
+                    }
+                }
             }
         }
     }

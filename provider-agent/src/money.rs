@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use selion_api::agent::{SignedVoucher, ToController};
 use selion_api::{Account, Address, TimeMs};
-use selion_contracts::{BlockTag, Pool, PoolError, Rpc, Voucher};
+use selion_contracts::{BlockTag, Pool, PoolError, Voucher};
 use tokio::sync::mpsc;
 
 use crate::book::{Book, BookError};
 use crate::error::chain;
 use crate::event::Event;
+use crate::guard::{self, Guard};
 use crate::reporter::OnEvent;
 use crate::staging::blocking;
 
@@ -122,6 +123,7 @@ pub(crate) async fn keep_vouchers(
     book: Arc<Book>,
     chain_rpc: String,
     ours: Account,
+    guard: Arc<Guard>,
     outbound: mpsc::Sender<ToController>,
     on_event: OnEvent,
 ) {
@@ -131,6 +133,7 @@ pub(crate) async fn keep_vouchers(
             match keep(&mut pool, &book, &chain_rpc, ours, &voucher).await {
                 Ok(()) => {
                     let (renter, cumulative) = (voucher.renter, voucher.cumulative);
+                    guard.cover(renter, cumulative).await;
                     // If the link is gone the controller sends the voucher again.
                     let _ = outbound.send(ToController::VoucherStored { renter, cumulative }).await;
                     on_event(Event::Voucher { renter, cumulative });
@@ -158,10 +161,7 @@ async fn keep(
     voucher: &SignedVoucher,
 ) -> Result<(), VoucherError> {
     if pool.is_none() {
-        // The link pinned it before any voucher could come.
-        let controller = book.seen().pool.map_or(Address::ZERO, |pool| pool.controller);
-        let rpc = Rpc::new(chain_rpc).map_err(PoolError::from)?;
-        *pool = Some(Pool::open(rpc, controller).await?);
+        *pool = Some(guard::open(book, chain_rpc).await?);
     }
     if let Some(pool) = pool {
         check(pool, ours, voucher).await?;
@@ -172,4 +172,4 @@ async fn keep(
 
 #[cfg(test)]
 #[path = "money_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -2,25 +2,25 @@ use std::path::Path;
 
 use selion_api::Amount;
 use selion_contracts::deploy::{create_pool, deploy_factory, deploy_test_token};
-use selion_contracts::{PoolTerms, Signer};
+use selion_contracts::{PoolTerms, Rpc, Signer};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-const COINS: u128 = 100_000_000_000_000_000_000;
-const DEPOSIT: Amount = Amount(1_000_000);
+pub(crate) const COINS: u128 = 100_000_000_000_000_000_000;
+pub(crate) const DEPOSIT: Amount = Amount(1_000_000);
 /// Ends of keys, in whole seconds; the use that most vouchers here are for is before them.
 const UNTIL: TimeMs = TimeMs(4_000_000_000_000);
 const USED: TimeMs = TimeMs(1_900_000_000_000);
 
 /// A pool on a development chain with a renter who has a key of its own and one that may sign up to a cap.
-struct Scene {
-    pool: Pool,
-    authority: Signer,
-    renter: Signer,
-    own: Signer,
-    delegate: Signer,
-    provider: Account,
+pub(crate) struct Scene {
+    pub(crate) pool: Pool,
+    pub(crate) authority: Signer,
+    pub(crate) renter: Signer,
+    pub(crate) own: Signer,
+    pub(crate) delegate: Signer,
+    pub(crate) provider: Account,
     stop: CancellationToken,
 }
 
@@ -31,7 +31,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    async fn open(dir: &Path) -> Self {
+    pub(crate) async fn open(dir: &Path) -> Self {
         let config = selion_devchain::Config {
             listen: ([127, 0, 0, 1], 0).into(),
             data_dir: dir.to_owned(),
@@ -59,7 +59,7 @@ impl Scene {
         Self { pool, authority, renter, own, delegate, provider: Account([9; 20]), stop }
     }
 
-    fn voucher(&self) -> Voucher {
+    pub(crate) fn voucher(&self) -> Voucher {
         let (renter, provider) = (self.renter.account(), self.provider);
         Voucher { renter, provider, cumulative: Amount(700), used_through: USED, epoch: 1, log_size: 3 }
     }

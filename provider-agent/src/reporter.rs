@@ -1,10 +1,11 @@
 //! From an event to a signed report on disk.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use selion_api::Account;
+use selion_api::{Account, Reason};
 use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::commit::PoolId;
 
@@ -36,8 +37,17 @@ pub(crate) struct Reporter {
     /// Whose stake answers for what is stated.
     provider: Account,
     on_event: OnEvent,
-    /// Members that are being ended because they filled the disk.
-    evicted: Arc<Mutex<BTreeSet<MemberKey>>>,
+    /// Members that are being ended at their renter's account, and why.
+    evicted: Arc<Mutex<BTreeMap<MemberKey, Eviction>>>,
+}
+
+/// Why a member is ended that would run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Eviction {
+    /// It filled the disk: stated as its command's end with [`disk::EXIT_CODE`].
+    FullDisk,
+    /// Nothing covers its use: stated as a failure for want of payment.
+    Unpaid,
 }
 
 /// A full disk is tried again after this long, and at most this often: meanwhile whoever filled it is ended.
@@ -48,24 +58,31 @@ impl Reporter {
         Self { book, provider, on_event, evicted: Arc::default() }
     }
 
-    /// The stop of this member is its own doing: it will be stated as its command's end with
-    /// [`disk::EXIT_CODE`], not as a stop by the node's owner. False if that was said before.
-    pub(crate) fn evict(&self, member: MemberKey) -> bool {
-        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(member)
+    /// The stop of this member is not its node's owner's: it will be stated as `why` says. False if that was said before.
+    pub(crate) fn evict(&self, member: MemberKey, why: Eviction) -> bool {
+        match self.evicted.lock().unwrap_or_else(PoisonError::into_inner).entry(member) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(why);
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
     }
 
     /// What is stated of a stop, if the member was evicted.
     fn judged(&self, member: MemberKey, event: MemberEvent) -> MemberEvent {
         let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
-        match event {
-            MemberEvent::Stopped { outputs } if evicted.remove(&member) => {
+        if !is_last(&event) {
+            return event;
+        }
+        match (event, evicted.remove(&member)) {
+            (MemberEvent::Stopped { outputs }, Some(Eviction::FullDisk)) => {
                 MemberEvent::Exited { code: disk::EXIT_CODE, outputs }
             }
-            last if is_last(&last) => {
-                evicted.remove(&member);
-                last
+            (MemberEvent::Stopped { .. }, Some(Eviction::Unpaid)) => {
+                MemberEvent::Failed { reason: Reason::PaymentRequired }
             }
-            other => other,
+            (last, _) => last,
         }
     }
 
@@ -154,19 +171,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_stop_of_a_member_that_filled_the_disk_is_stated_as_its_commands_end() {
+    async fn the_stop_of_a_member_that_filled_the_disk_or_is_not_paid_for_is_not_stated_as_its_owners() {
         let dir = tempfile::tempdir().unwrap();
         let book = Arc::new(Book::open(dir.path()).unwrap());
         book.pin_pool(PoolId { chain_id: 1, controller: Address([7; 20]) }).unwrap();
         let reporter = Reporter::new(Arc::clone(&book), Account([2; 20]), Arc::new(|_| {}));
         let key = MemberKey::of_report(&stopped(1));
-        assert!(reporter.evict(key) && !reporter.evict(key), "said once");
+        let full = |key| reporter.evict(key, Eviction::FullDisk);
+        assert!(full(key) && !full(key), "said once");
+        assert!(reporter.evict(MemberKey::of_report(&stopped(3)), Eviction::Unpaid));
         reporter.make(stopped(1), None).await.unwrap();
         reporter.make(stopped(2), None).await.unwrap();
+        reporter.make(stopped(3), None).await.unwrap();
         let events: Vec<MemberEvent> =
             book.outbox().after(0).into_iter().map(|(_, messages)| event(&messages)).collect();
         let own = MemberEvent::Exited { code: disk::EXIT_CODE, outputs: None };
-        assert_eq!(events, [own, MemberEvent::Stopped { outputs: None }]);
+        let unpaid = MemberEvent::Failed { reason: Reason::PaymentRequired };
+        assert_eq!(events, [own, MemberEvent::Stopped { outputs: None }, unpaid]);
     }
 
     fn event(messages: &[selion_api::agent::ToController]) -> MemberEvent {

@@ -141,6 +141,10 @@ impl Linked {
             salt,
             max_run_ms: 60_000,
             resume: selion_api::agent::Resume::Nothing,
+            renter: selion_api::Account([7; 20]),
+            delegate: selion_api::Address([8; 20]),
+            rate: selion_api::Rate(0),
+            billed: selion_api::Amount::ZERO,
         }
     }
 }

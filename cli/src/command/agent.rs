@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use selion_agent::runtime::sandbox_name;
-use selion_agent::{AgentError, Check, Config, CourierError, Event, GpuSource, JoinError, Standing};
+use selion_agent::{AgentError, Check, Claiming, Config, CourierError, Event, GpuSource, JoinError, Standing};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, Address};
 
@@ -24,6 +24,8 @@ pub enum Command {
     Doctor(Args),
     /// Pays the owner's earnings out of the pool's vault, to who is paid in the pool
     CashOut(Args),
+    /// Claims the vouchers of the state directory, without the pool's controller
+    Claim(Args),
 }
 
 /// What the owner sets.
@@ -95,6 +97,13 @@ pub struct Args {
     /// Refuses leases that ask for this machine's network: gangs, and those with --network node
     #[arg(long)]
     no_network: bool,
+    /// Running time of a lease that may stay without a voucher before the agent ends it [default: 15m]
+    #[arg(long, value_name = "TIME", value_parser = unit::duration)]
+    unsigned_cap: Option<u64>,
+    /// Whether the agent claims by itself what would be lost otherwise: `auto`, if the owner's key is in the state directory
+    /// and has gas, or `never` [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = claiming)]
+    claim: Option<Claiming>,
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
@@ -130,9 +139,20 @@ impl Args {
             .set("show", (!self.show.is_empty()).then_some(self.show))?
             .set("hide", (!self.hide.is_empty()).then_some(self.hide))?
             .set("no_network", self.no_network.then_some(true))?
+            .set("unsigned_cap_ms", self.unsigned_cap)?
+            .set("claim", self.claim)?
             .set("insecure", self.insecure.then_some(true))?
             .set("dev_fund", self.dev_fund.then_some(true))?;
         layered(self.config.as_deref(), "SELION_AGENT_", &flags)
+    }
+}
+
+/// Reads whether the agent claims by itself.
+fn claiming(text: &str) -> Result<Claiming, String> {
+    match text {
+        "auto" => Ok(Claiming::Auto),
+        "never" => Ok(Claiming::Never),
+        _ => Err("is auto or never".to_owned()),
     }
 }
 
@@ -161,6 +181,7 @@ pub async fn main(out: Output, command: Command) -> Done {
             up(out, args.config()?, asks).await
         }
         Command::Doctor(args) => doctor(out, args.config()?).await,
+        Command::Claim(args) => claim(out, &args.config()?).await,
         Command::CashOut(args) => cash_out(out, &args.config()?).await,
     }
 }
@@ -232,6 +253,22 @@ async fn cash_out(out: Output, config: &Config) -> Done {
             "{paid}\n{open} tokens, before the operator's fee, are in vouchers that are not claimed yet: the controller \
              claims them by itself, or you do (docs/provider.md, Money)"
         )
+    })
+}
+
+async fn claim(out: Output, config: &Config) -> Done {
+    let done = selion_agent::claim(config).await?;
+    out.show(&done, |done| {
+        if done.vouchers == 0 {
+            return "every voucher of this state directory is claimed".to_owned();
+        }
+        let (claimed, left) = (unit::show_money(done.claimed.0), unit::show_money(done.left.0));
+        let sent = done.transactions.iter().map(|tx| format!("transaction {tx}\n")).collect::<String>();
+        let paid = format!("{sent}{claimed} tokens of {} vouchers claimed, the operator's fee included", done.vouchers);
+        if done.left == selion_api::Amount::ZERO {
+            return paid;
+        }
+        format!("{paid}\n{left} tokens were not paid: a renter's deposit is short, or a key or an epoch is over")
     })
 }
 

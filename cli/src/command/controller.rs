@@ -11,6 +11,7 @@ use crate::failure::{Done, Failure, chain};
 use crate::layers::layered;
 use crate::output::Output;
 use crate::serving::{self, Flags};
+use crate::unit;
 
 /// Runs a controller: REST, the agents' links, the log.
 #[derive(Debug, clap::Args)]
@@ -45,9 +46,12 @@ pub struct Args {
     /// Milliseconds between two anchors of a grown log on chain [default: 60000]
     #[arg(long, value_name = "MS")]
     anchor_ms: Option<u64>,
-    /// Milliseconds after which an unclaimed voucher is claimed [default: 3600000]
+    /// Milliseconds after which an unclaimed voucher is claimed whatever it is worth [default: 86400000]
     #[arg(long, value_name = "MS")]
     claim_ms: Option<u64>,
+    /// Tokens owed to one provider at which his vouchers are claimed: about 50 times the gas of a claim [default: 5.00]
+    #[arg(long, value_name = "AMOUNT", value_parser = unit::amount)]
+    claim_min: Option<selion_api::Amount>,
     /// Calls a day that are sent for accounts without gas, at the operator's cost [default: 0]
     #[arg(long, value_name = "N")]
     relay_per_day: Option<u32>,
@@ -70,6 +74,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         .set("authority_key", args.authority_key)?
         .set("anchor_ms", args.anchor_ms)?
         .set("claim_ms", args.claim_ms)?
+        .set("claim_min", args.claim_min.map(|amount| amount.0))?
         .set("relay_per_day", args.relay_per_day)?;
     let config: Config = layered(args.config.as_deref(), "SELION_CONTROLLER_", &flags)?;
     if args.print_config {

@@ -336,7 +336,9 @@ impl Step<'_> {
             }
             MemberEvent::Failed { reason } => {
                 let reason = match reason {
-                    Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed => *reason,
+                    Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed | Reason::PaymentRequired => {
+                        *reason
+                    }
                     _ => Reason::RuntimeFailed,
                 };
                 self.gone(id, rank);

@@ -73,6 +73,7 @@ fn bare_assignments(state: &State, node: NodeId) -> Vec<Assignment> {
 fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment> {
     let lease = state.leases.get(&want.lease)?;
     let held = state.nodes.get(&node)?.held.get(&(want.lease, want.member))?;
+    let member = lease.members.get(usize::from(want.member))?;
     let [cpu_milli, ram_bytes, disk_bytes, _] = held.beside;
     Some(Assignment {
         lease: want.lease,
@@ -91,6 +92,10 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         commitment: lease.request.work,
         max_run_ms: max_run_ms(state, lease, want.member),
         resume: Resume::Nothing,
+        renter: lease.request.renter,
+        delegate: state.delegate,
+        rate: member.rate,
+        billed: state.billed.get(&(lease.request.renter, member.provider)).copied().unwrap_or_default(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use selion_api::chain::ComponentKind;
-use selion_api::{Account, Address, Hash32, TimeMs};
+use selion_api::{Account, Address, Hash32, Signature, TimeMs};
 use selion_contracts::relay::made_by;
 use selion_contracts::{BlockTag, Draft, Fees, Permit, Pool, RpcError, Signer};
 use selion_market::state::BlockRef;
@@ -32,7 +32,7 @@ impl AuthoritySender {
             pool.anchor(0, 0, Hash32::ZERO, Hash32::ZERO),
             pool.renew(),
             pool.register_component(ComponentKind::Controller, "", TimeMs(0)),
-            pool.claim_many(&[]),
+            pool.claim_aggregated(Account::ZERO, 0, &Signature::ZERO, &[]),
         ];
         let ours = calls.iter().any(|call| call.to == target && call.data.get(..4) == calldata.get(..4));
         // What accounts signed: by a forwarder, whose caller is the account, or a permit of theirs.

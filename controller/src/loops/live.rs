@@ -14,6 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::chain::AuthoritySender;
+use super::claims::choice::Rules;
 use super::outbox::Outbox;
 use super::sender::Sender as _;
 use super::{Asked, Loops, Parts};
@@ -75,7 +76,7 @@ impl Life {
             mirror: mirror.clone(),
             fence: log.position().fence,
             anchor_ms: 3_600_000,
-            claim_ms: 3_600_000,
+            claims: Rules { claim_min: Amount(5_000_000), claim_ms: 3_600_000 },
             agents_back,
             public_url: Some(URL.into()),
             outbox: Arc::default(),
@@ -196,6 +197,74 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     assert!(matches!(refused, Err(CheckError::NotAuthority { .. })));
     let refused = verify_chain(&url, Some(file.controller), Some(1), keys.authority(), keys.delegate()).await;
     assert!(matches!(refused, Err(CheckError::OtherChain { want: 1, .. })));
+    chain_stop.cancel();
+    chain_task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thaw_makes_the_vouchers_of_that_renter_due_and_large_sums_are_due_without_one() {
+    let (dir, chain_stop) = (tempfile::tempdir().unwrap(), CancellationToken::new());
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let (url, chain_task) = chain(dir.path(), &chain_stop).await;
+    let rpc = Rpc::new(&url).unwrap();
+    let (keys, file) = pool(&url, &data).await;
+    let life = Life::begin(&data, &terms(&url, file.controller, &keys).await, Arc::new(keys)).await;
+    let pool = terms(&url, file.controller, &life.keys).await.pool;
+    let renters = [Signer::random().unwrap(), Signer::random().unwrap()];
+    let until = wall_clock().plus(86_400_000);
+    for renter in &renters {
+        rpc.give_coins(renter.account(), ETHER).await.unwrap();
+        for call in [
+            pool.mint(renter.address(), 9_000_000),
+            pool.approve_vault(),
+            pool.deposit(Amount(9_000_000)),
+            pool.grant(life.keys.delegate(), Amount(9_000_000), until),
+        ] {
+            pool.send(renter, call).await.unwrap();
+        }
+        life.until("the deposit", |state| state.books.contains_key(&renter.account())).await;
+    }
+    let keep = async |renter: &Signer, provider: u8, cumulative: u64| {
+        let (renter, provider) = (renter.account(), Account([provider; 20]));
+        let (cumulative, used_through) = (Amount(cumulative), wall_clock());
+        let voucher = Voucher { renter, provider, cumulative, used_through, epoch: 1, log_size: 1 };
+        let (first, second) = life.keys.sign_voucher(voucher.digest(pool.chain_id, pool.at.vault));
+        signed_voucher::put(&life.store.writer, &voucher.signed(first, second), wall_clock()).await.unwrap();
+    };
+    // One renter owes two providers little, and one of them much; the other one owes one of them little.
+    keep(&renters[0], 8, 70_000).await;
+    keep(&renters[0], 9, 80_000).await;
+    keep(&renters[1], 9, 90_000).await;
+    keep(&renters[1], 7, 5_000_000).await;
+    let claimed = |renter: &Signer, sum: u64| {
+        let renter = renter.account();
+        move |state: &State| state.books.get(&renter).is_some_and(|books| books.claimed == Amount(sum))
+    };
+    // The sweeper looks every few seconds; the thaw wakes it.
+    pool.send(&renters[0], pool.thaw(Amount(1))).await.unwrap();
+    life.until("the claims of who thaws", claimed(&renters[0], 150_000)).await;
+    life.until("the claim of what is large", claimed(&renters[1], 5_000_000)).await;
+    let left = pool.claimed(Account([9; 20]), renters[1].account(), BlockTag::Latest).await.unwrap();
+    assert_eq!(left.0, Amount::ZERO, "what is small waits, in the same provider's batch too");
+    let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
+    let mut claims: Vec<_> =
+        rows.iter().filter(|row| row.order.kind == outbox::Kind::Claim).map(|row| row.order.subject.clone()).collect();
+    claims.sort();
+    assert_eq!(claims, [7, 8, 9].map(|provider| Account([provider; 20]).to_string()), "one transaction a provider");
+
+    // A voucher whose signature is not the authority's is not claimed, and keeps none of the others.
+    sqlx::query("update signed_voucher set authority_signature = renter_signature where cumulative = ?1")
+        .bind(90_000_u64.to_be_bytes().to_vec())
+        .execute(&life.store.writer)
+        .await
+        .unwrap();
+    keep(&renters[0], 9, 100_000).await;
+    life.claims.now();
+    life.until("the rest", claimed(&renters[0], 170_000)).await;
+    let left = pool.claimed(Account([9; 20]), renters[1].account(), BlockTag::Latest).await.unwrap();
+    assert_eq!(left.0, Amount::ZERO);
+    life.end().await;
     chain_stop.cancel();
     chain_task.await.unwrap();
 }

@@ -87,8 +87,8 @@ pub struct Parts {
     pub fence: Fence,
     /// Between two anchors, in milliseconds.
     pub anchor_ms: u64,
-    /// How long a signed voucher may stay unclaimed, in milliseconds.
-    pub claim_ms: u64,
+    /// What makes a claim due.
+    pub claims: claims::choice::Rules,
     /// Whether every node that the log holds as linked is linked to this process. Before that an agent may still show
     /// that this log is a restored copy, and an anchor of it could not be taken back.
     pub agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
@@ -130,6 +130,7 @@ impl Loops {
             // A start is news: its `Opened` and whatever the last process did not anchor.
             news: Arc::new(AtomicU64::new(parts.log.read(|state| state.next_seq))),
             claims: loops.claims.clone(),
+            urgent: claims::Urgent::default(),
             outbox: parts.outbox.clone(),
         };
         let signer = parts.sender.address();
@@ -155,6 +156,7 @@ struct Wake {
     /// So many entries, the last of which is worth an anchor.
     news: Arc<AtomicU64>,
     claims: Asked,
+    urgent: claims::Urgent,
     outbox: Arc<Notify>,
 }
 
@@ -170,8 +172,9 @@ impl Wake {
             if anchors::is_news(step) {
                 self.news.fetch_max(step.seq + 1, Ordering::AcqRel);
             }
-            if claims::is_urgent(step) {
-                self.claims.now();
+            if let Some(told) = claims::urgent(step) {
+                self.urgent.add(told);
+                self.claims.nudge.notify_one();
             }
             let effects = &step.outcome.effects;
             if effects.iter().any(|effect| matches!(effect, Effect::VoucherDue(_))) {
@@ -236,20 +239,22 @@ async fn run_anchors(parts: Parts, wake: Wake, desk: Desk, stop: CancellationTok
 
 async fn run_claims(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToken) {
     let memory = Arc::new(Mutex::new(claims::Claims::default()));
-    let asked = wake.claims.clone();
-    let interval = Duration::from_millis(parts.claim_ms.clamp(1, 5_000));
+    let (asked, urgent) = (wake.claims.clone(), wake.urgent.clone());
+    let interval = Duration::from_millis(parts.claims.claim_ms.clamp(1, 5_000));
     drive("claims", interval, wake.claims.nudge, stop, move || {
-        let (parts, memory, desk, asked) = (parts.clone(), memory.clone(), desk.clone(), asked.clone());
+        let (parts, memory, desk) = (parts.clone(), memory.clone(), desk.clone());
+        let (asked, urgent) = (asked.clone(), urgent.clone());
         async move {
-            let at_once = asked.take();
+            let mut told = urgent.take();
+            told.all |= asked.take();
             let read = |look: &mut dyn FnMut(&selion_market::State)| parts.log.read(look);
             let mut memory = memory.lock().await;
-            let (pool, now) = (&parts.pool, (parts.clock)());
-            let when = claims::When { claim_ms: parts.claim_ms, at_once, now };
-            let outcome = memory.pass(&parts.store, read, &desk, pool, when).await;
-            if at_once && !matches!(outcome, Ok(claims::Report { waits: false, .. })) {
+            let signing = claims::Signing { keys: &parts.keys, epoch: parts.fence.epoch, pool: &parts.pool };
+            let when = claims::When { rules: parts.claims, told: told.clone(), now: (parts.clock)() };
+            let outcome = memory.pass(&parts.store, read, &desk, &signing, when).await;
+            if !matches!(outcome, Ok(claims::Report { waits: false, .. })) {
                 // One was on its way: what was asked for is done after it.
-                asked.at_once.store(true, Ordering::Release);
+                urgent.add(told);
             }
             outcome
         }
@@ -260,14 +265,19 @@ async fn run_claims(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToke
 async fn run_outbox(parts: Parts, wake: Wake, stop: CancellationToken) {
     let outbox = Outbox::new(parts.store.writer.clone(), parts.sender.clone());
     let outbox = Arc::new(Mutex::new(outbox));
+    let claims = wake.claims.nudge;
     drive("outbox", SEND_EVERY, wake.outbox, stop, move || {
-        let (parts, outbox) = (parts.clone(), outbox.clone());
+        let (parts, outbox, claims) = (parts.clone(), outbox.clone(), claims.clone());
         async move {
             let settled = parts.mirror.status().settled;
             let done = |order: &crate::store::outbox::Order| parts.log.read(|state| anchors::superseded(state, order));
             let report = outbox.lock().await.pass((parts.clock)(), settled, done).await?;
             if report.mined > 0 {
                 parts.mirror.nudge();
+            }
+            if report.over > 0 {
+                // A claim may have waited for the one before it.
+                claims.notify_one();
             }
             Ok::<_, outbox::OutboxError>(report)
         }

@@ -13,7 +13,7 @@ use super::{count, count_if_any, fixed, int};
 pub enum Kind {
     /// Anchors a log head; the subject is its size.
     Anchor,
-    /// Claims vouchers; the subject names them.
+    /// Claims vouchers of one provider; the subject is the provider.
     Claim,
     /// Registers the controller's endpoint; the subject is the endpoint.
     Register,
@@ -36,13 +36,13 @@ impl Kind {
         }
     }
 
-    /// Whether a newer order of this kind says all that an older one said, whatever each is about. Of relayed calls only one
-    /// about the same subject does.
+    /// Whether a newer order of this kind says all that an older one said, whatever each is about. Of the others only one
+    /// about the same subject does: a claim for one provider is none for another.
     #[must_use]
     pub fn overtakes(self) -> bool {
         match self {
-            Self::Anchor | Self::Claim | Self::Register | Self::Renew => true,
-            Self::Relay => false,
+            Self::Anchor | Self::Register | Self::Renew => true,
+            Self::Claim | Self::Relay => false,
         }
     }
 

@@ -103,12 +103,10 @@ pub async fn of_account(
 /// # Errors
 ///
 /// When SQLite fails.
-pub async fn unclaimed(db: &SqlitePool, limit: u32) -> sqlx::Result<Vec<Kept>> {
+pub async fn unclaimed(db: &SqlitePool) -> sqlx::Result<Vec<Kept>> {
     all(&sqlx::query(
-        "select * from signed_voucher where unclaimed_since is not null \
-         order by unclaimed_since, provider, renter limit ?1",
+        "select * from signed_voucher where unclaimed_since is not null order by unclaimed_since, provider, renter",
     )
-    .bind(limit)
     .fetch_all(db)
     .await?)
 }
@@ -247,11 +245,11 @@ mod tests {
         let (renter, provider) = (Account([1; 20]), Account([2; 20]));
         put(db, &voucher(10, 1), TimeMs(5)).await.unwrap();
         mark_claimed(db, renter, provider, Amount(4)).await.unwrap();
-        assert_eq!(unclaimed(db, 9).await.unwrap().len(), 1);
+        assert_eq!(unclaimed(db).await.unwrap().len(), 1);
         mark_claimed(db, renter, provider, Amount(10)).await.unwrap();
-        assert!(unclaimed(db, 9).await.unwrap().is_empty());
+        assert!(unclaimed(db).await.unwrap().is_empty());
         put(db, &voucher(11, 1), TimeMs(8)).await.unwrap();
-        let kept = unclaimed(db, 9).await.unwrap();
+        let kept = unclaimed(db).await.unwrap();
         assert_eq!(kept[0].unclaimed_since, Some(TimeMs(8)));
     }
 

@@ -8,6 +8,7 @@
 //!   marks.json         pool, authority, highest fence, highest head
 //!   reserve            room for the two above when a lease has filled the disk
 //!   vouchers/          the latest voucher of every renter
+//!   unsigned.json      what of renters' use no voucher covers
 //!   content/           content store          leases/   rooms of members
 //!   logs/              what members printed and the controller does not have yet
 //!   outputs/           what members left, until the pool has it
@@ -34,6 +35,8 @@ use selion_api::agent::{Desired, Fence, Head, SignedHead, SignedVoucher};
 use selion_api::commit::PoolId;
 
 use selion_contracts::{Signer, SignerError};
+
+use crate::unsigned::Unsigned;
 
 /// Why the agent's state cannot be used, or a message contradicts it.
 #[derive(Debug, thiserror::Error)]
@@ -303,6 +306,33 @@ impl Book {
         vouchers::keep(&self.vouchers(), voucher)
     }
 
+    /// What of renters' use no voucher covered, as it was written down last.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`]; [`BookError::Damaged`].
+    pub(crate) fn unsigned(&self) -> Result<Vec<Unsigned>, BookError> {
+        let path = self.dir.join(UNSIGNED);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                serde_json::from_slice(&bytes).map_err(|error| BookError::Damaged { path, detail: error.to_string() })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(at(&path, error)),
+        }
+    }
+
+    /// Writes down what of renters' use no voucher covers.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`].
+    pub(crate) fn keep_unsigned(&self, unsigned: &[Unsigned]) -> Result<(), BookError> {
+        let path = self.dir.join(UNSIGNED);
+        let bytes = serde_json::to_vec_pretty(unsigned).map_err(|error| at(&path, error.into()))?;
+        replace(&path, &bytes)
+    }
+
     /// The latest voucher of every renter.
     ///
     /// # Errors
@@ -312,6 +342,9 @@ impl Book {
         vouchers::all(&self.vouchers())
     }
 }
+
+/// File of what no voucher covers.
+const UNSIGNED: &str = "unsigned.json";
 
 /// File of the reserve, beside those that it is for.
 const RESERVE: &str = "reserve";

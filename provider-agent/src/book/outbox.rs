@@ -117,6 +117,12 @@ impl Outbox {
         self.inner().last
     }
 
+    /// Number up to which the log has every report; 0 until the pool says so.
+    #[must_use]
+    pub fn acked(&self) -> u64 {
+        self.inner().acked
+    }
+
     /// Follows [`last_seq`](Self::last_seq).
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {

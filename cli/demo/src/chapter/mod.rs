@@ -107,7 +107,7 @@ async fn acts(stage: &mut Stage, cast: &mut Cast) -> Result<(), Stopped> {
         .step("settled", "all leases end, bills equal vouchers", async |_| settle::release(&renters).await)
         .await?;
     stage
-        .step("claimed", "vouchers are claimed on chain in one batch", async |_| {
+        .step("claimed", "vouchers are claimed on chain, in batches by provider", async |_| {
             settle::claim(&chain, &renters, &debts).await
         })
         .await?;

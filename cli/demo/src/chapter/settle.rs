@@ -1,4 +1,4 @@
-//! The end of all leases: bills, vouchers, one claim, and the rest back.
+//! The end of all leases: bills, vouchers, claims, and the rest back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn signed(renter: &Renter, debts: &Debts) -> Told<Vec<Value>> {
     Ok(vouchers.into_iter().map(|voucher| json!(voucher)).collect())
 }
 
-/// The renters ask for all that is free; that makes claims due at once, and one transaction claims all.
+/// The renters ask for all that is free; that makes claims of their vouchers due at once, each transaction for one provider.
 pub(super) async fn claim(chain: &Chain, renters: &[Renter; 3], debts: &Debts) -> Told<(Value, ())> {
     let mut thaws = Vec::new();
     for renter in renters {
@@ -122,18 +122,22 @@ pub(super) async fn claim(chain: &Chain, renters: &[Renter; 3], debts: &Debts) -
         .iter()
         .filter(|deed| deed.events.iter().any(|event| matches!(event, ChainEvent::Claimed { .. })))
         .collect();
-    let [one] = claims.as_slice() else {
-        return Err(Fault::new("one transaction that claims all", format!("{} transactions", claims.len())));
-    };
-    let mut paid = Debts::new();
-    for event in &one.events {
-        if let ChainEvent::Claimed { provider, renter, paid: amount, .. } = event {
-            paid.insert((*renter, *provider), *amount);
+    let (mut paid, mut gas) = (Debts::new(), 0);
+    for claim in &claims {
+        let mut earners = BTreeSet::new();
+        for event in &claim.events {
+            if let ChainEvent::Claimed { provider, renter, paid: amount, .. } = event {
+                earners.insert(*provider);
+                let sum = paid.entry((*renter, *provider)).or_default();
+                *sum = sum.saturating_add(*amount);
+            }
         }
+        expect(earners.len() == 1, "claims of one provider in each transaction", format!("{earners:?}"))?;
+        gas += chain.pool.rpc.receipt(claim.tx).await?.map_or(0, |receipt| receipt.gas_used);
     }
     expect(paid == owed, format!("claims that equal the bills, {owed:?}"), format!("{paid:?}"))?;
-    let gas = chain.pool.rpc.receipt(one.tx).await?.map(|receipt| receipt.gas_used);
-    Ok((json!({ "thaws": thaws, "claim": one.evidence(), "vouchers": paid.len(), "gas_used": gas }), ()))
+    let claims: Vec<_> = claims.iter().map(|claim| claim.evidence()).collect();
+    Ok((json!({ "thaws": thaws, "claims": claims, "vouchers": paid.len(), "gas_used": gas }), ()))
 }
 
 /// Every renter withdraws the rest; nothing is left over, nothing is missing.

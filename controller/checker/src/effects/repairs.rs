@@ -48,11 +48,14 @@ impl Entry<'_> {
     }
 
     /// Whether the entry's report says that the agent did not outlive this run: it failed, and not for what the agent could
-    /// not make or fetch, nor for its owner.
+    /// not make or fetch, nor for its owner, nor for want of payment.
     fn is_interrupted(&self, run: Run) -> bool {
         let Input::Report(signed) = self.input else { return false };
         let MemberEvent::Failed { reason } = signed.report.event else { return false };
-        let otherwise = matches!(reason, Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed);
+        let otherwise = matches!(
+            reason,
+            Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed | Reason::PaymentRequired
+        );
         run_of(&signed.report) == run && !otherwise
     }
 

@@ -75,7 +75,7 @@ fn a_member_is_lost_by_its_agents_own_word_only_if_that_is_what_the_agent_said()
     let tape = Tape::of(&pool);
     assert_eq!(tape.findings(), []);
     let (entry, _) = tape.find(breaks);
-    for reason in [Reason::StagingFailed, Reason::SliceFailed, Reason::OwnerReclaimed] {
+    for reason in [Reason::StagingFailed, Reason::SliceFailed, Reason::OwnerReclaimed, Reason::PaymentRequired] {
         let mut lie = tape.clone();
         if let Input::Report(signed) = &mut lie.0[entry].input {
             signed.report.event = MemberEvent::Failed { reason };

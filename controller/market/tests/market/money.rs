@@ -38,6 +38,18 @@ fn the_whole_duration_is_reserved_and_what_was_not_used_comes_back() {
 }
 
 #[test]
+fn a_lease_that_its_agent_ended_for_want_of_payment_ends_so_and_what_it_used_is_owed() {
+    let mut pool = Pool::small();
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    pool.run_up(id);
+    pool.now += HOUR / 4;
+    let end = pool.report(id, 0, MemberEvent::Failed { reason: Reason::PaymentRequired }, HOUR / 4);
+    assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(Reason::PaymentRequired)));
+    assert_eq!(vouchers(&end.effects)[0].cumulative, Amount(TOKEN / 4));
+    assert_eq!(holds(&pool, Pocket::Owed(renter(1), provider(1))), TOKEN / 4);
+}
+
+#[test]
 fn a_voucher_is_due_once_an_interval_and_its_total_never_falls() {
     let mut pool = Pool::small();
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));

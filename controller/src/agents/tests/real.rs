@@ -177,6 +177,8 @@ async fn running(real: &Real) -> (Agent, LeaseId, Assignment) {
     let lease = real.request().await;
     let one = assigned(&mut agent, Phase::Prepare).await;
     assert_eq!((one.lease, &one.work), (lease, &work()));
+    let rate = real.log.read(|state| state.leases[&lease].members[0].rate);
+    assert_eq!((one.renter, one.delegate, one.rate, one.billed), (RENTER, DELEGATE, rate, Amount::ZERO));
     tell(&mut agent, &real.key, 1, &one, MemberEvent::Accepted).await;
     tell(&mut agent, &real.key, 2, &one, MemberEvent::Ready).await;
     let one = assigned(&mut agent, Phase::Start).await;
