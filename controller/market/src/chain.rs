@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::agent::Fence;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::Refusal;
-use selion_api::{Account, Amount, LeaseId, Licence, NodeId, Reason};
+use selion_api::{Account, Amount, LeaseId, Licence, NodeId, Reason, TimeMs};
 
 use crate::effect::Answer;
 use crate::ledger::Pocket;
@@ -23,6 +23,8 @@ impl Step<'_> {
         for event in &block.events {
             self.fold(event);
         }
+        // What a block of long ago tells may be due already.
+        self.fire_deadlines();
         Answer::Done
     }
 
@@ -152,13 +154,11 @@ impl Step<'_> {
                     books.deposited = books.deposited.saturating_add(*amount);
                 }
                 self.touched.accounts.insert(*renter);
-                self.thaw(*renter);
+                self.apportion(*renter);
             }
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == self.state.delegate => {
-                // A spend of a key tells what is left of its cap, also while the key is revoked and not yet dead: that
-                // gives it no new life.
-                let revoked = self.state.grants.get(renter).is_some_and(|grant| grant.revoked);
-                let grant = KeyGrant { cap: *cap, until: *until, revoked };
+                // A key that was revoked and is granted again lives again.
+                let grant = KeyGrant { cap: *cap, until: *until, revoked: false };
                 self.state.grants.insert(*renter, grant);
                 self.touched.accounts.insert(*renter);
             }
@@ -169,10 +169,11 @@ impl Step<'_> {
                 self.touched.accounts.insert(*renter);
                 self.end_all_of(*renter, Reason::PaymentRequired);
             }
-            ChainEvent::Thawed { renter, amount, .. } => {
-                self.state.books.entry(*renter).or_default().thawing = *amount;
+            ChainEvent::Thawed { renter, amount, ready } => {
+                let books = self.state.books.entry(*renter).or_default();
+                (books.thawing, books.ready) = (*amount, *ready);
                 self.touched.accounts.insert(*renter);
-                self.thaw(*renter);
+                self.apportion(*renter);
             }
             ChainEvent::Withdrawn { renter, amount } => {
                 let first = Pocket::Thawing(*renter);
@@ -180,15 +181,18 @@ impl Step<'_> {
                 let books = self.state.books.entry(*renter).or_default();
                 books.withdrawn = books.withdrawn.saturating_add(left);
                 // The contract forgets the rest as well, where claims left less than was asked back.
-                books.thawing = Amount::ZERO;
-                self.thaw(*renter);
+                (books.thawing, books.ready) = (Amount::ZERO, TimeMs(0));
+                self.apportion(*renter);
             }
             ChainEvent::Claimed { provider, renter, paid, .. } => {
+                let total = self.state.claimed.entry((*renter, *provider)).or_default();
+                *total = total.saturating_add(*paid);
                 let first = Pocket::Owed(*renter, *provider);
                 let left = self.leave(*renter, first, *paid);
                 let books = self.state.books.entry(*renter).or_default();
                 books.claimed = books.claimed.saturating_add(left);
                 self.touched.accounts.extend([*renter, *provider]);
+                self.apportion(*renter);
             }
             _ => {}
         }
@@ -196,10 +200,7 @@ impl Step<'_> {
 
     /// Ends what the renter runs: nothing more can be signed for it, and what ran so far is still paid.
     fn end_all_of(&mut self, renter: Account, reason: Reason) {
-        let leases = self.state.leases.iter();
-        let theirs: Vec<LeaseId> =
-            leases.filter(|(_, lease)| lease.request.renter == renter).map(|(id, _)| *id).collect();
-        for id in theirs {
+        for id in self.leases_of(renter) {
             self.end(id, reason, false);
         }
     }
