@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::agent::Fence;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::Refusal;
-use selion_api::{Account, Amount, LeaseId, Licence, NodeId, Reason, TimeMs};
+use selion_api::{Account, Amount, Licence, NodeId, Reason, TimeMs};
 
 use crate::effect::Answer;
 use crate::ledger::Pocket;
