@@ -100,6 +100,8 @@ pub struct PolicyConfig {
     pub least_ms: u64,
     /// As in [`Policy`].
     pub voucher_ms: u64,
+    /// As in [`Policy`].
+    pub claim_margin_ms: u64,
     /// As in [`Policy`]; 0 protects nobody.
     pub min_run_ms: u64,
     /// As in [`Policy`].
@@ -127,6 +129,7 @@ pub struct PolicyConfig {
 impl Default for PolicyConfig {
     fn default() -> Self {
         let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, .. } = Policy::default();
+        let Policy { claim_margin_ms, .. } = Policy::default();
         let Policy { bookings, half_life_ms, weighting, shadow_permille, .. } = Policy::default();
         let Policy { grace_ms, least_ms, max_waiting, max_waiting_all, max_leases, max_leases_all, .. } =
             Policy::default();
@@ -138,6 +141,7 @@ impl Default for PolicyConfig {
             grace_ms,
             least_ms,
             voucher_ms,
+            claim_margin_ms,
             min_run_ms,
             bookings,
             groups: BTreeMap::new(),
@@ -178,6 +182,7 @@ impl PolicyConfig {
             grace_ms,
             least_ms,
             voucher_ms,
+            claim_margin_ms,
             min_run_ms,
             bookings,
             groups,
@@ -214,6 +219,7 @@ impl PolicyConfig {
             grace_ms: *grace_ms,
             least_ms: *least_ms,
             voucher_ms: *voucher_ms,
+            claim_margin_ms: *claim_margin_ms,
             min_run_ms: *min_run_ms,
             bookings: *bookings,
             groups: accounts::groups(groups)?,

@@ -125,7 +125,7 @@ fn deadlines_return_when_the_thaw_is_taken_back_or_what_is_missing_is_paid_in_or
     let by = thaw(&mut paid_in, 200);
     let missing = Policy::default().grace_ms * TOKEN / HOUR + 100 * TOKEN + 1;
     let deposit = |amount| vec![ChainEvent::Deposited { renter: renter(1), amount: Amount(amount) }];
-    paid_in.block(deposit(missing - 2));
+    paid_in.block(deposit(missing - 1));
     assert_eq!(notice(&paid_in, id), Some((by, Reason::PaymentRequired)), "a unit is missing still");
     paid_in.block(deposit(1));
     assert_eq!((notice(&paid_in, id), paid_in.get(id).deadline), (None, natural));
