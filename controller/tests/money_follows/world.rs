@@ -91,6 +91,7 @@ impl World {
     /// Lets time pass: everything happens when it is due.
     pub fn pass(&mut self, ms: u64) {
         let end = self.pool.now + ms;
+        self.happen();
         loop {
             let block = self.blocks.front().map(|(at, _)| *at);
             let sweep = self.sweep.values().min().map(|at| (*at).max(self.dry_until));
