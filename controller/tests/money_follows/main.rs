@@ -27,7 +27,7 @@ use selion_api::{LeaseRequest, SliceWant};
 use pool::{HOUR, TOKEN, ask, renter};
 use world::{LAG, MARGIN, MINUTE, RENTERS, World};
 
-/// One thing that a renter does, or the operator, or time.
+/// One thing that a renter does, or the authority, or time.
 #[derive(Clone, Debug)]
 enum Op {
     Lease { who: u8, gpus: usize, hours: u64, again: bool },
@@ -41,13 +41,11 @@ enum Op {
     Revoke(u8),
     Grant(u8),
     PassOn,
-    /// The operator has no gas for so long.
-    Dry(u64),
     Pass(u64),
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let who = || 1..=RENTERS;
+fn op(renters: u8) -> impl Strategy<Value = Op> {
+    let who = move || 1..=renters;
     let part = || prop_oneof![2 => Just(1_000_u64), 1 => 0..1_000_u64, 1 => Just(0)];
     prop_oneof![
         6 => (who(), 1..3_usize, 1..30_u64, any::<bool>())
@@ -60,12 +58,11 @@ fn op() -> impl Strategy<Value = Op> {
         1 => who().prop_map(Op::Revoke),
         2 => who().prop_map(Op::Grant),
         1 => Just(Op::PassOn),
-        1 => (1..20 * HOUR).prop_map(Op::Dry),
         12 => prop_oneof![1..HOUR, 1..8 * HOUR].prop_map(Op::Pass),
     ]
 }
 
-fn apply(world: &mut World, op: &Op, may_dry: bool) {
+fn apply(world: &mut World, op: &Op) {
     let now = world.pool.now;
     match *op {
         Op::Lease { who, gpus, hours, again } => {
@@ -108,8 +105,6 @@ fn apply(world: &mut World, op: &Op, may_dry: bool) {
             // Authority does not pass twice within its grace.
             world.pass(6 * HOUR);
         }
-        Op::Dry(ms) if may_dry => world.dry_until = world.pool.now + ms,
-        Op::Dry(_) => {}
         Op::Pass(ms) => world.pass(ms),
     }
     world.pass(1);
@@ -126,11 +121,11 @@ proptest! {
     /// Where a thaw takes longer than the margin, no use is lost at all, and whatever is signed can be claimed at any time.
     #[test]
     fn every_provider_is_paid_for_all_he_served_where_a_thaw_takes_its_time(
-        ops in prop::collection::vec(op(), 1..50), more in 1..10 * HOUR,
+        ops in prop::collection::vec(op(RENTERS), 1..50), more in 1..10 * HOUR,
     ) {
         let mut world = World::new(MARGIN + LAG + more);
         for op in &ops {
-            apply(&mut world, op, false);
+            apply(&mut world, op);
             (1..=RENTERS).for_each(|who| world.promises_fit(renter(who)));
         }
         let unpaid = world.settle();
@@ -141,11 +136,11 @@ proptest! {
     /// its last claim, and until the controller hears of the withdrawal and the next voucher is due.
     #[test]
     fn no_provider_loses_more_than_one_interval_of_a_lease_where_a_thaw_takes_no_time(
-        ops in prop::collection::vec(op(), 1..50), thaw_ms in prop_oneof![Just(0), 1..60 * MINUTE],
+        ops in prop::collection::vec(op(RENTERS), 1..50), thaw_ms in prop_oneof![Just(0), 1..60 * MINUTE],
     ) {
         let mut world = World::new(thaw_ms);
         for op in &ops {
-            apply(&mut world, op, false);
+            apply(&mut world, op);
         }
         for (pair, worth) in world.settle() {
             let most: u64 = world.at_risk[&pair].values().sum();
@@ -157,11 +152,12 @@ proptest! {
     /// what the vault holds.
     #[test]
     fn nothing_is_promised_twice_also_while_nobody_claims(
-        ops in prop::collection::vec(op(), 1..50), thaw_ms in prop_oneof![Just(0), Just(8 * HOUR)],
+        ops in prop::collection::vec(op(1), 1..80), thaw_ms in prop_oneof![Just(0), Just(8 * HOUR)],
     ) {
         let mut world = World::new(thaw_ms);
+        world.has_gas = false;
         for op in &ops {
-            apply(&mut world, op, true);
+            apply(&mut world, op);
         }
         world.settle();
     }

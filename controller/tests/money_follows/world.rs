@@ -37,8 +37,8 @@ pub struct World {
     signed: BTreeMap<Pair, Signed>,
     /// Pairs with something to claim, by when that is tried next.
     sweep: BTreeMap<Pair, u64>,
-    /// Nobody claims before then: the operator has no gas.
-    pub dry_until: u64,
+    /// False while nobody claims: the operator has no gas.
+    pub has_gas: bool,
     meters: u64,
     /// What agents served, at the rates granted.
     served: BTreeMap<(LeaseId, u32, u16), (Pair, u64)>,
@@ -61,7 +61,7 @@ impl World {
             due: BTreeMap::new(),
             signed: BTreeMap::new(),
             sweep: BTreeMap::new(),
-            dry_until: 0,
+            has_gas: true,
             meters: pool.now + VOUCHER,
             served: BTreeMap::new(),
             at_risk: BTreeMap::new(),
@@ -94,7 +94,7 @@ impl World {
         self.happen();
         loop {
             let block = self.blocks.front().map(|(at, _)| *at);
-            let sweep = self.sweep.values().min().map(|at| (*at).max(self.dry_until));
+            let sweep = self.sweep.values().min().copied().filter(|_| self.has_gas);
             let deadline = self.pool.state.next_deadline().map(|at| at.0);
             let next = [block, sweep, deadline, Some(self.meters)].into_iter().flatten().min().unwrap_or(end);
             self.pool.now = self.pool.now.max(next.min(end));
@@ -236,7 +236,7 @@ impl World {
     /// Everybody's vouchers are claimed when it is time for them.
     fn claim(&mut self) {
         let now = self.pool.now;
-        if now < self.dry_until {
+        if !self.has_gas {
             return;
         }
         let ripe: Vec<Pair> = self.sweep.iter().filter(|(_, at)| **at <= now).map(|(pair, _)| *pair).collect();
