@@ -135,7 +135,8 @@ impl Step<'_> {
         let (renter, provider) = (lease.request.renter, member.provider);
         let due = member.rate.bill(member.billable_ms).saturating_sub(member.vouched);
         let used_through = member.since.unwrap_or(self.at).plus(member.billable_ms);
-        let paid = self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due.min(lease.reserved));
+        let paid =
+            self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due.min(lease.reserved));
         let at = self.at;
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.reserved = lease.reserved.saturating_sub(paid);

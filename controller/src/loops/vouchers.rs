@@ -304,7 +304,10 @@ mod tests {
             change(state.books.entry(RENTER).or_default());
             judge(&state, &office(), &due(100, 5_000), Amount(60))
         };
-        assert!(books(&|books| (books.thawing, books.ready) = (Amount(120), TimeMs(9_001))).is_ok(), "it can be claimed until then");
+        assert!(
+            books(&|books| (books.thawing, books.ready) = (Amount(120), TimeMs(9_001))).is_ok(),
+            "it can be claimed until then"
+        );
         assert!(books(&|books| books.ready = TimeMs(9_000)).is_err(), "all of it may leave");
         assert!(books(&|books| books.thawing = Amount(20)).is_ok());
         let short = books(&|books| books.withdrawn = Amount(30));

@@ -30,7 +30,12 @@ use world::{LAG, MARGIN, MINUTE, RENTERS, World};
 /// One thing that a renter does, or the authority, or time.
 #[derive(Clone, Debug)]
 enum Op {
-    Lease { who: u8, gpus: usize, hours: u64, again: bool },
+    Lease {
+        who: u8,
+        gpus: usize,
+        hours: u64,
+        again: bool,
+    },
     Release(usize),
     Deposit(u8, u64),
     /// So many thousandths of the deposit; 0 takes the last thaw back.

@@ -109,8 +109,7 @@ impl Vault {
         key.cap -= paid;
         let cumulative = before + paid;
         self.claimed.insert((renter, provider), cumulative);
-        let claimed =
-            ChainEvent::Claimed { provider, renter, cumulative: Amount(cumulative), paid: Amount(paid) };
+        let claimed = ChainEvent::Claimed { provider, renter, cumulative: Amount(cumulative), paid: Amount(paid) };
         let (cap, until) = (Amount(key.cap), TimeMs(key.until));
         let spent = ChainEvent::KeyGranted { renter, key: DELEGATE, cap, until };
         let told = key.dead_from.is_none().then_some(spent);

@@ -8,9 +8,9 @@ use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
 use selion_market::{Effect, Input};
 
+use super::Entry;
 use super::bills::cost_of;
 use super::reclaims::MAX_DEADLINES;
-use super::Entry;
 use crate::finding::{Rule, holds};
 
 impl Entry<'_> {

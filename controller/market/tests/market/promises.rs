@@ -4,7 +4,7 @@ use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss};
 use selion_api::{Amount, LeaseId, LeaseRequest, Reason, SliceWant, TimeMs};
-use selion_market::{Effect, Input, Policy, Pocket, VoucherDue};
+use selion_market::{Effect, Input, Pocket, Policy, VoucherDue};
 
 use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, kept, mig, node_id, provider, renter, spec};
 
@@ -135,7 +135,11 @@ fn deadlines_return_when_the_thaw_is_taken_back_or_what_is_missing_is_paid_in_or
     let (first, second) = (running(&mut two, hours(100)), running(&mut two, hours(50)));
     let by = thaw(&mut two, 90);
     let both = [first, second].map(|id| notice(&two, id));
-    assert_eq!(both, [Some((by, Reason::PaymentRequired)); 2], "both run on what is left until it is known what that is");
+    assert_eq!(
+        both,
+        [Some((by, Reason::PaymentRequired)); 2],
+        "both run on what is left until it is known what that is"
+    );
     two.clear(second);
     assert_eq!((notice(&two, first), holds(&two, Pocket::Thawing(renter(1)))), (None, 90 * TOKEN));
 }
@@ -154,10 +158,9 @@ fn what_ends_before_the_money_may_leave_runs_to_its_own_end() {
 #[test]
 fn of_an_owners_notice_and_that_of_the_money_the_earlier_holds_and_says_why() {
     let again = || LeaseRequest { on_node_loss: OnNodeLoss::Requeue, ..hours(100) };
-    for (notice_ms, reason, then) in [
-        (HOUR, Reason::OwnerReclaimed, LeaseState::Waiting),
-        (90 * HOUR, Reason::PaymentRequired, LeaseState::Ended),
-    ] {
+    for (notice_ms, reason, then) in
+        [(HOUR, Reason::OwnerReclaimed, LeaseState::Waiting), (90 * HOUR, Reason::PaymentRequired, LeaseState::Ended)]
+    {
         let mut pool = pool(&[1], 200);
         let id = running(&mut pool, again());
         let by = thaw(&mut pool, 200);
