@@ -104,6 +104,8 @@ pub struct PolicyConfig {
     pub least_ms: u64,
     /// As in [`Policy`].
     pub voucher_ms: u64,
+    /// As in [`Policy`].
+    pub claim_margin_ms: u64,
     /// As in [`Policy`]; 0 protects nobody.
     pub min_run_ms: u64,
     /// As in [`Policy`].
@@ -131,6 +133,7 @@ pub struct PolicyConfig {
 impl Default for PolicyConfig {
     fn default() -> Self {
         let Policy { hold_ms, prepare_ms, start_ms, ending_ms, voucher_ms, min_run_ms, .. } = Policy::default();
+        let Policy { claim_margin_ms, .. } = Policy::default();
         let Policy { bookings, half_life_ms, weighting, shadow_permille, .. } = Policy::default();
         let Policy { grace_ms, least_ms, max_waiting, max_waiting_all, max_leases, max_leases_all, .. } =
             Policy::default();
@@ -142,6 +145,7 @@ impl Default for PolicyConfig {
             grace_ms,
             least_ms,
             voucher_ms,
+            claim_margin_ms,
             min_run_ms,
             bookings,
             groups: BTreeMap::new(),
@@ -182,6 +186,7 @@ impl PolicyConfig {
             grace_ms,
             least_ms,
             voucher_ms,
+            claim_margin_ms,
             min_run_ms,
             bookings,
             groups,
@@ -218,6 +223,7 @@ impl PolicyConfig {
             grace_ms: *grace_ms,
             least_ms: *least_ms,
             voucher_ms: *voucher_ms,
+            claim_margin_ms: *claim_margin_ms,
             min_run_ms: *min_run_ms,
             bookings: *bookings,
             groups: accounts::groups(groups)?,

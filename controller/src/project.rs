@@ -3,7 +3,7 @@
 use selion_api::agent::Peer;
 use selion_api::lease::LeaseState;
 use selion_api::rest;
-use selion_api::{Account, Amount, LeaseId, NodeId, Reason, words};
+use selion_api::{Account, Amount, LeaseId, NodeId, Reason, TimeMs, words};
 use selion_market::Pocket;
 use selion_market::state::{Lease, Node, State};
 
@@ -45,7 +45,8 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         created_ms: lease.created,
         since_ms: lease.since,
         deadline_ms: lease.deadline,
-        taken_back_ms: lease.notice.map(|notice| notice.by),
+        taken_back_ms: notice(lease, Reason::OwnerReclaimed),
+        paid_until_ms: notice(lease, Reason::PaymentRequired),
         reserved: lease.reserved,
         amount: Amount(past + if counted { 0 } else { run }),
         signed: lease.signed,
@@ -55,6 +56,11 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
             _ => vec!["release".into()],
         },
     })
+}
+
+/// When a running lease is stopped for this reason, if its notice is for that.
+fn notice(lease: &Lease, reason: Reason) -> Option<TimeMs> {
+    lease.notice.filter(|notice| notice.reason == reason).map(|notice| notice.by)
 }
 
 fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
@@ -155,7 +161,7 @@ pub fn account(state: &State, account: Account) -> rest::AccountView {
         withdrawn: books.withdrawn,
         thawing: state.ledger.holds(Pocket::Thawing(account)),
         claimed: books.claimed,
-        promised: state.ledger.owed_by(account),
+        promised: state.promised(account),
         reserved: state.ledger.holds(Pocket::Reserved(account)),
         free: state.ledger.holds(Pocket::Free(account)),
         delegated: state.grants.get(&account).map(|grant| grant.cap).unwrap_or_default(),

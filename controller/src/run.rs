@@ -149,7 +149,7 @@ pub async fn run(
     };
     let (log, writer) = Sequencer::start(parts, core.clone()).await?;
     let office = Office { fence: log.position().fence, authority: keys.authority(), delegate: keys.delegate() };
-    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due));
+    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due, Amount::ZERO));
     let on_chain =
         loops::kept::OnChain { chain_id: terms.id.chain_id, vault: terms.pool.at.vault, anchored: terms.anchor.size };
     loops::kept::check(&store, &office, &on_chain, judge).await.map_err(StoreError::Sql)?;

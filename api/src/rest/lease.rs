@@ -318,6 +318,10 @@ pub struct Lease {
     /// does.
     #[serde(default)]
     pub taken_back_ms: Option<TimeMs>,
+    /// Until when it is paid, and it is stopped if it still runs then: what its renter asked back of his deposit may leave
+    /// soon after. Absent where nothing that it needs thaws, or an owner stops it before that.
+    #[serde(default)]
+    pub paid_until_ms: Option<TimeMs>,
     /// Deposit kept for it.
     pub reserved: Amount,
     /// Bill so far, all attempts.

@@ -55,6 +55,13 @@ pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
         let by = show_when(by, now);
         text.push_str(&format!("an owner takes the GPU back: what still runs at {by} is stopped\n"));
     }
+    if let Some(until) = lease.paid_until_ms {
+        let until = show_when(until, now);
+        text.push_str(&format!(
+            "more of your deposit thaws than is free: it is paid until {until} and stopped then; `selion account thaw 0` or a \
+             deposit lets it run on\n"
+        ));
+    }
     let signed = if lease.signed { "" } else { "; not signed by the account" };
     text.push_str(&format!(
         "cost {} tokens, {} reserved{signed}\n",
@@ -284,6 +291,15 @@ mod tests {
             text.contains("an owner takes the GPU back: what still runs at") && text.contains("(in 10m00s)"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn until_when_a_lease_is_paid_is_told_with_what_lets_it_run_on() {
+        let told =
+            |paid_until_ms| detail(Output::new(Format::Table), &Lease { paid_until_ms, ..lease() }, TimeMs(1_132_000));
+        assert!(!told(None).contains("thaw"));
+        let text = told(Some(TimeMs(1_732_000)));
+        assert!(text.contains("it is paid until") && text.contains("(in 10m00s)"), "{text}");
     }
 
     #[test]

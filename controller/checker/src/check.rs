@@ -25,7 +25,7 @@ pub struct Checker {
     /// True once the log said that it is under rules that this release knows.
     known: bool,
     fence: Fence,
-    delegate: Address,
+    pub(crate) delegate: Address,
     block: Option<u64>,
     pub(crate) chain_broken: bool,
     pub(crate) now: TimeMs,
@@ -136,8 +136,11 @@ impl Checker {
         if report.event == MemberEvent::Ready {
             self.fleet.staged(report.node, &lease.request.datasets);
         }
+        let since = lease.parts.get(usize::from(report.member)).and_then(|part| part.since);
+        let most_ms = lease.billable_ms(since, self.now, &self.policy);
         if let Some(part) = lease.parts.get_mut(usize::from(report.member)) {
             part.metered_ms = part.metered_ms.max(report.metered_ms);
+            part.used_ms = part.used_ms.max(report.metered_ms.min(most_ms));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod bills;
 mod grants;
+mod pays;
 mod reclaims;
 mod repairs;
 mod room;
@@ -65,10 +66,6 @@ pub(crate) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     pub(crate) fn new(book: &'a mut Checker, seq: u64, input: &'a Input) -> Self {
-        let paying = match input {
-            Input::Report(signed) => Some(signed.report.lease),
-            _ => None,
-        };
         Self {
             book,
             seq,
@@ -82,7 +79,15 @@ impl<'a> Entry<'a> {
             unvouched: BTreeSet::new(),
             freed: BTreeSet::new(),
             unbilled: BTreeSet::new(),
-            paying,
+            paying: Self::told_of(input),
+        }
+    }
+
+    /// The lease that the entry's report is about.
+    fn told_of(input: &Input) -> Option<LeaseId> {
+        match input {
+            Input::Report(signed) => Some(signed.report.lease),
+            _ => None,
         }
     }
 
@@ -142,13 +147,18 @@ impl<'a> Entry<'a> {
             self.tell(Some(id), stopped);
             let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
             self.tell(Some(id), holds(Rule::Reclaim, due));
+            let unpaid = reason != Some(Reason::PaymentRequired) || self.is_unpaid(id);
+            self.tell(Some(id), holds(Rule::Paid, unpaid));
             let whole = reason != Some(Reason::Completed) || !self.book.broken.contains(&id);
             self.tell(Some(id), holds(Rule::Repair, whole));
             self.book.broken.remove(&id);
         }
         match to {
             LeaseState::Held => self.open_gang(id),
-            LeaseState::Ended | LeaseState::Waiting if from == LeaseState::Ending => self.run_over(id),
+            LeaseState::Ended | LeaseState::Waiting if from == LeaseState::Ending => {
+                self.run_over(id);
+                self.paying = Self::told_of(self.input);
+            }
             _ => {}
         }
         let now = self.book.now;
@@ -165,7 +175,7 @@ impl<'a> Entry<'a> {
         match to {
             LeaseState::Active => {
                 lease.active_since = Some(now);
-                lease.parts.iter_mut().for_each(|part| part.since = Some(now));
+                lease.parts.iter_mut().for_each(|part| (part.since, part.paid_at) = (Some(now), now));
             }
             LeaseState::Ending => lease.stopped = reason,
             LeaseState::Held => (lease.attempt, lease.granted) = (attempt, now),
@@ -257,6 +267,7 @@ impl<'a> Entry<'a> {
         self.tell(None, equal(Rule::Schedulable, 0, wrong as u64));
         self.tell(None, equal(Rule::Left, 0, left as u64));
         self.nothing_stays(effects);
+        self.nothing_runs_unpaid(effects);
         self.stops_were_needed();
     }
 }

@@ -36,6 +36,12 @@ pub(crate) struct Part {
     pub gpus: u16,
     /// Highest meter that its node signed, in milliseconds.
     pub metered_ms: u64,
+    /// The same, each reading within the time that had passed.
+    pub used_ms: u64,
+    /// What was made owed for it so far.
+    pub paid: u128,
+    /// When that was last to be made so.
+    pub paid_at: TimeMs,
     pub billed: bool,
 }
 
@@ -117,6 +123,14 @@ impl Lease {
     /// Where its members stand or stood, but for those that were lost.
     pub(crate) fn nodes(&self) -> BTreeSet<NodeId> {
         self.parts.iter().filter(|part| part.stand != Stand::Lost).map(|part| part.node).collect()
+    }
+
+    /// How long a member that began at `since` may have been billed for by `now`: from its own start to the end of the
+    /// lease at most, and what it may take to be stopped then.
+    pub(crate) fn billable_ms(&self, since: Option<TimeMs>, now: TimeMs, policy: &Policy) -> u64 {
+        let last_ms = self.request.duration_ms.saturating_add(policy.grace_ms);
+        let begun = self.active_since.zip(since);
+        begun.map_or(0, |(active, since)| active.plus(last_ms).min(now).since(since))
     }
 
     /// What is left of its time, while it is active, in milliseconds.

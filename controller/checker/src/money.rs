@@ -24,14 +24,39 @@ pub(crate) struct Purse {
     thawing: u128,
     /// On its way back in all, as the chain says.
     asked_back: u128,
+    /// From when on that may leave.
+    ready: TimeMs,
     owed: BTreeMap<Account, u128>,
     /// What was ever made owed, by provider.
     pub raised: BTreeMap<Account, u128>,
+    /// What was ever claimed, by provider, in the entries before this one.
+    claimed: BTreeMap<Account, u128>,
+    /// What is claimed in this entry, by provider.
+    claims: BTreeMap<Account, u128>,
     /// What is kept for his present runs: that is what is reserved.
     pub runs: u128,
     /// What the chain took out of his reserve: claims above what was billed, and withdrawals.
     leaked: u128,
     key: Option<Key>,
+}
+
+impl Purse {
+    /// What is promised to a provider when so much was claimed, and does not lie ready for it.
+    fn lacks(&self, provider: &Account, claimed: u128) -> u128 {
+        let of = |map: &BTreeMap<Account, u128>| map.get(provider).copied().unwrap_or(0);
+        of(&self.raised).saturating_sub(claimed).saturating_sub(of(&self.owed))
+    }
+
+    fn claimed_before(&self, provider: &Account) -> u128 {
+        self.claimed.get(provider).copied().unwrap_or(0)
+    }
+
+    /// What all providers together are promised and does not lie ready, with the claims of this entry.
+    fn lacks_in_all(&self) -> u128 {
+        let claimed =
+            |provider: &Account| self.claimed_before(provider) + self.claims.get(provider).copied().unwrap_or(0);
+        self.raised.keys().map(|provider| self.lacks(provider, claimed(provider))).sum()
+    }
 }
 
 /// All purses, and what an entry still has to account for.
@@ -47,6 +72,8 @@ pub(crate) struct Money {
     went: BTreeMap<Account, u128>,
     /// Renters whose money or runs changed in this entry.
     changed: BTreeSet<Account>,
+    /// Renters of whom more was to leave than they had free after the entry before, with the time from when on it may.
+    short: BTreeMap<Account, TimeMs>,
 }
 
 impl Money {
@@ -65,15 +92,20 @@ impl Money {
                 // With a withdrawal nothing is asked back any more, though claims may have left less than was.
                 self.purse(*renter).asked_back = 0;
             }
-            ChainEvent::Claimed { renter, paid, key, .. } => {
+            ChainEvent::Claimed { renter, provider, paid, key, .. } => {
                 *self.went.entry(*renter).or_default() += u128::from(paid.0);
+                let purse = self.purse(*renter);
+                *purse.claims.entry(*provider).or_default() += u128::from(paid.0);
                 if *key == Some(delegate)
-                    && let Some(held) = &mut self.purse(*renter).key
+                    && let Some(held) = &mut purse.key
                 {
                     held.cap = held.cap.saturating_sub(paid.0);
                 }
             }
-            ChainEvent::Thawed { renter, amount, .. } => self.purse(*renter).asked_back = amount.0.into(),
+            ChainEvent::Thawed { renter, amount, ready } => {
+                let purse = self.purse(*renter);
+                (purse.asked_back, purse.ready) = (amount.0.into(), *ready);
+            }
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == delegate => {
                 self.purse(*renter).key = Some(Key { cap: cap.0, until: *until, revoked: false });
             }
@@ -107,6 +139,9 @@ impl Money {
     pub(crate) fn apply(&mut self, transfer: &Transfer) -> Verdict {
         let Transfer { from, to, amount } = *transfer;
         let amount = u128::from(amount.0);
+        if let (Pocket::Free(renter), Pocket::Reserved(_) | Pocket::Thawing(_)) = (from, to) {
+            within(Rule::Promise, self.purse(renter).lacks_in_all(), 0_u8)?;
+        }
         let expected = match (from, to) {
             (Pocket::Outside, Pocket::Free(renter)) => Some(self.came.entry(renter).or_default()),
             (Pocket::Free(a) | Pocket::Reserved(a) | Pocket::Thawing(a) | Pocket::Owed(a, _), Pocket::Outside) => {
@@ -116,6 +151,13 @@ impl Money {
             | (Pocket::Reserved(a) | Pocket::Thawing(a), Pocket::Free(b))
             | (Pocket::Reserved(a), Pocket::Owed(b, _)) => {
                 holds(Rule::Path, a == b)?;
+                None
+            }
+            (Pocket::Free(a), Pocket::Owed(b, provider)) => {
+                holds(Rule::Path, a == b)?;
+                let purse = self.purse(a);
+                // Claims of this entry may have come after it.
+                within(Rule::Promise, amount, purse.lacks(&provider, purse.claimed_before(&provider)))?;
                 None
             }
             _ => return holds(Rule::Path, false),
@@ -142,7 +184,7 @@ impl Money {
                     self.purse(renter).leaked += amount;
                 }
             }
-            (_, Pocket::Owed(renter, provider)) => {
+            (Pocket::Reserved(_), Pocket::Owed(renter, provider)) => {
                 *self.purse(renter).raised.entry(provider).or_default() += amount;
             }
             _ => {}
@@ -164,17 +206,43 @@ impl Money {
     /// the renter asked for, as far as he has it free.
     pub(crate) fn balance(&mut self) -> Verdict {
         for renter in core::mem::take(&mut self.changed) {
-            let Some(purse) = self.purses.get(&renter) else {
+            let Some(purse) = self.purses.get_mut(&renter) else {
                 continue;
             };
+            for (provider, paid) in core::mem::take(&mut purse.claims) {
+                *purse.claimed.entry(provider).or_default() += paid;
+            }
+            if purse.asked_back > purse.thawing {
+                self.short.insert(renter, purse.ready);
+            } else {
+                self.short.remove(&renter);
+            }
             within(Rule::Reserve, purse.reserved, purse.runs)?;
             within(Rule::Reserve, purse.runs, purse.reserved + purse.leaked)?;
             within(Rule::Chain, purse.thawing, purse.asked_back)?;
             if purse.free > 0 {
                 within(Rule::Chain, purse.asked_back, purse.thawing)?;
+                within(Rule::Promise, purse.lacks_in_all(), 0_u8)?;
             }
         }
         Ok(())
+    }
+
+    /// Renters whose runs are paid no longer than until now: more is to leave than they have free, and that may be soon.
+    pub(crate) fn unpaid(&self, margin_ms: u64, now: TimeMs) -> impl Iterator<Item = Account> {
+        let past = move |ready: TimeMs| ready.0.saturating_sub(margin_ms) <= now.0;
+        self.short.iter().filter(move |(_, ready)| past(**ready)).map(|(renter, _)| *renter)
+    }
+
+    /// Until when what a renter runs is paid, if more is to leave than he has free, as the effects so far have it.
+    pub(crate) fn paid_until(&self, renter: Account, margin_ms: u64) -> Option<TimeMs> {
+        let purse = self.purses.get(&renter).filter(|purse| purse.asked_back > purse.thawing)?;
+        Some(TimeMs(purse.ready.0.saturating_sub(margin_ms)))
+    }
+
+    /// Whether nothing is kept for a renter's runs any more.
+    pub(crate) fn keeps_nothing(&self, renter: Account) -> bool {
+        self.purses.get(&renter).is_none_or(|purse| purse.reserved == 0)
     }
 
     /// What a renter has in the vault and did not ask back, free or reserved.
@@ -189,7 +257,7 @@ impl Money {
         let Some((purse, key)) = self.purses.get(&renter).and_then(|purse| Some((purse, purse.key.as_ref()?))) else {
             return Err(short);
         };
-        let promised = purse.reserved + purse.owed.values().sum::<u128>();
+        let promised = purse.reserved + purse.owed.values().sum::<u128>() + purse.lacks_in_all();
         if key.revoked {
             return Err(short);
         }

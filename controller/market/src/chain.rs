@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::agent::Fence;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::lease::Refusal;
-use selion_api::{Account, Amount, LeaseId, Licence, NodeId, Reason};
+use selion_api::{Account, Amount, Licence, NodeId, Reason, TimeMs};
 
 use crate::effect::Answer;
 use crate::ledger::Pocket;
@@ -23,6 +23,8 @@ impl Step<'_> {
         for event in &block.events {
             self.fold(event);
         }
+        // What a block of long ago tells may be due already.
+        self.fire_deadlines();
         Answer::Done
     }
 
@@ -160,7 +162,7 @@ impl Step<'_> {
                     books.deposited = books.deposited.saturating_add(*amount);
                 }
                 self.touched.accounts.insert(*renter);
-                self.thaw(*renter);
+                self.apportion(*renter);
             }
             ChainEvent::KeyGranted { renter, key, cap, until } if *key == self.state.delegate => {
                 // The contract grants a revoked key anew when it is dead, and not before.
@@ -174,10 +176,11 @@ impl Step<'_> {
                 self.touched.accounts.insert(*renter);
                 self.end_all_of(*renter, Reason::PaymentRequired);
             }
-            ChainEvent::Thawed { renter, amount, .. } => {
-                self.state.books.entry(*renter).or_default().thawing = *amount;
+            ChainEvent::Thawed { renter, amount, ready } => {
+                let books = self.state.books.entry(*renter).or_default();
+                (books.thawing, books.ready) = (*amount, *ready);
                 self.touched.accounts.insert(*renter);
-                self.thaw(*renter);
+                self.apportion(*renter);
             }
             ChainEvent::Withdrawn { renter, amount } => {
                 let first = Pocket::Thawing(*renter);
@@ -185,10 +188,12 @@ impl Step<'_> {
                 let books = self.state.books.entry(*renter).or_default();
                 books.withdrawn = books.withdrawn.saturating_add(left);
                 // The contract forgets the rest as well, where claims left less than was asked back.
-                books.thawing = Amount::ZERO;
-                self.thaw(*renter);
+                (books.thawing, books.ready) = (Amount::ZERO, TimeMs(0));
+                self.apportion(*renter);
             }
             ChainEvent::Claimed { provider, renter, paid, key, .. } => {
+                let total = self.state.claimed.entry((*renter, *provider)).or_default();
+                *total = total.saturating_add(*paid);
                 if *key == Some(self.state.delegate)
                     && let Some(grant) = self.state.grants.get_mut(renter)
                 {
@@ -199,6 +204,7 @@ impl Step<'_> {
                 let books = self.state.books.entry(*renter).or_default();
                 books.claimed = books.claimed.saturating_add(left);
                 self.touched.accounts.extend([*renter, *provider]);
+                self.apportion(*renter);
             }
             _ => {}
         }
@@ -206,10 +212,7 @@ impl Step<'_> {
 
     /// Ends what the renter runs: nothing more can be signed for it, and what ran so far is still paid.
     fn end_all_of(&mut self, renter: Account, reason: Reason) {
-        let leases = self.state.leases.iter();
-        let theirs: Vec<LeaseId> =
-            leases.filter(|(_, lease)| lease.request.renter == renter).map(|(id, _)| *id).collect();
-        for id in theirs {
+        for id in self.leases_of(renter) {
             self.end(id, reason, false);
         }
     }

@@ -41,6 +41,9 @@ pub struct Policy {
     pub least_ms: u64,
     /// A voucher is due at least this often while a lease is active.
     pub voucher_ms: u64,
+    /// What runs on money that thaws is stopped this long before that may leave. Within this time its last voucher is
+    /// signed, claimed and mined: the interval of vouchers, that of claims, and the time until a block is final.
+    pub claim_margin_ms: u64,
     /// A lease that became active runs at least this long before it may be stopped for one of a higher class.
     pub min_run_ms: u64,
     /// Room is kept for the head of the line, and leases of lower classes may be stopped for it. False, for comparing:
@@ -87,6 +90,7 @@ impl Default for Policy {
             grace_ms: 5_000,
             least_ms: 60_000,
             voucher_ms: 60_000,
+            claim_margin_ms: 7_200_000,
             min_run_ms: 300_000,
             bookings: true,
             groups: Vec::new(),

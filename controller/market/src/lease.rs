@@ -278,7 +278,8 @@ impl Step<'_> {
         total
     }
 
-    /// The final line of a member, if its meter ever counted: what it says is owed. Tells the amount.
+    /// The final line of a member, if its meter ever counted: what it says is owed, as far as its money did not leave. Tells
+    /// the amount.
     pub(crate) fn bill(&mut self, id: LeaseId, rank: u16) -> Amount {
         let Some(lease) = self.state.leases.get(&id) else {
             return Amount::ZERO;
@@ -308,9 +309,9 @@ impl Step<'_> {
             return;
         };
         if lease.deadline < lease.ends() {
-            let taken_back = lease.notice.is_some_and(|notice| Some(notice.by) == lease.deadline);
-            let reason = if taken_back { Reason::OwnerReclaimed } else { Reason::NodeLost };
-            return self.end(id, reason, self.waits_again(id));
+            let notice = lease.notice.filter(|notice| Some(notice.by) == lease.deadline);
+            let reason = notice.map_or(Reason::NodeLost, |notice| notice.reason);
+            return self.end(id, reason, reason != Reason::PaymentRequired && self.waits_again(id));
         }
         match lease.state {
             LeaseState::Waiting => self.drop_waiting(id, Reason::WaitedTooLong),

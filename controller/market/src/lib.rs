@@ -40,6 +40,8 @@ mod order;
 mod pass;
 mod place;
 mod preempt;
+mod promise;
+pub use promise::Overpromised;
 mod quota;
 mod reclaim;
 mod repair;

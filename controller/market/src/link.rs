@@ -302,8 +302,11 @@ impl Step<'_> {
             MemberEvent::Metered => {
                 let due = at.since(member.vouched_at) >= self.state.policy.voucher_ms;
                 if due && state == LeaseState::Active {
-                    self.owe(id, rank);
+                    let paid = self.owe(id, rank);
                     self.vouch();
+                    if !paid {
+                        self.end(id, Reason::PaymentRequired, false);
+                    }
                 }
             }
             MemberEvent::Exited { code, outputs } => {

@@ -88,8 +88,9 @@ impl State {
         let Some(key) = self.grants.get(&renter).filter(|key| !key.revoked) else {
             return (free, Amount::ZERO, TimeMs(0));
         };
-        let promised = self.ledger.holds(Pocket::Reserved(renter)).saturating_add(self.ledger.owed_by(renter));
-        (free, key.cap.saturating_sub(promised), key.until)
+        let promised = self.ledger.owed_by(renter).saturating_add(self.unfunded(renter));
+        let kept = self.ledger.holds(Pocket::Reserved(renter)).saturating_add(promised);
+        (free, key.cap.saturating_sub(kept), key.until)
     }
 }
 
@@ -122,19 +123,20 @@ impl Step<'_> {
     }
 
     /// Makes a member's use so far owed. Never more than was reserved: the reserve covers duration and grace, so
-    /// only a deposit that left on chain while leases ran can make it short.
-    pub(crate) fn owe(&mut self, id: LeaseId, rank: u16) {
+    /// only a deposit that left on chain while leases ran can make it short. False if it was short: such a lease may not run
+    /// on.
+    pub(crate) fn owe(&mut self, id: LeaseId, rank: u16) -> bool {
         let Some(lease) = self.state.leases.get(&id) else {
-            return;
+            return true;
         };
         let Some(member) = lease.members.get(usize::from(rank)) else {
-            return;
+            return true;
         };
         let (renter, provider) = (lease.request.renter, member.provider);
         let due = member.rate.bill(member.billable_ms).saturating_sub(member.vouched);
-        let due = due.min(lease.reserved);
         let used_through = member.since.unwrap_or(self.at).plus(member.billable_ms);
-        let paid = self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due);
+        let paid =
+            self.transfer_up_to(Pocket::Reserved(renter), Pocket::Owed(renter, provider), due.min(lease.reserved));
         let at = self.at;
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.reserved = lease.reserved.saturating_sub(paid);
@@ -149,6 +151,7 @@ impl Step<'_> {
             let through = self.raised.entry((renter, provider)).or_default();
             *through = (*through).max(used_through.min(at));
         }
+        paid == due
     }
 
     /// Calls for a voucher for every pair whose total rose.
@@ -168,18 +171,6 @@ impl Step<'_> {
         let part = amount.min(lease.reserved);
         lease.reserved = lease.reserved.saturating_sub(part);
         self.transfer_up_to(Pocket::Reserved(renter), Pocket::Free(renter), part);
-        self.thaw(renter);
-    }
-
-    /// Keeps as much for the way back as the chain says is thawing, as far as free money covers it.
-    pub(crate) fn thaw(&mut self, renter: Account) {
-        let asked = self.state.books.get(&renter).map_or(Amount::ZERO, |books| books.thawing);
-        let thawing = self.state.ledger.holds(Pocket::Thawing(renter));
-        let (free, ice) = (Pocket::Free(renter), Pocket::Thawing(renter));
-        if asked > thawing {
-            self.transfer_up_to(free, ice, asked.saturating_sub(thawing));
-        } else {
-            self.transfer_up_to(ice, free, thawing.saturating_sub(asked));
-        }
+        self.apportion(renter);
     }
 }

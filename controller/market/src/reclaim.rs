@@ -1,8 +1,8 @@
 //! Owners take their machines back: a node or one GPU of it takes no lease any more, and what is there is stopped when
 //! the notice is over, the whole gang with it.
 //!
-//! The notice of a lease is the earliest that its places are under. It shortens the deadline of whatever state the lease
-//! is in, so that there is one deadline a lease, in the one list. Each reclaim stops a lease at most once, and the place
+//! The notice of a lease is the earliest that its places are under, or its money ([`crate::promise`]). It shortens the
+//! deadline of whatever state the lease is in, so that there is one deadline a lease, in the one list. Each reclaim stops a lease at most once, and the place
 //! takes nobody until its owner resumes: nothing is stopped there a second time.
 
 use alloc::vec::Vec;
@@ -32,13 +32,18 @@ impl Node {
 }
 
 impl State {
-    /// The first time at which an owner takes back what the lease still holds.
-    fn notice_of(&self, lease: &Lease) -> Option<TimeMs> {
+    /// The first time at which an owner takes back what the lease still holds, or from which its money may leave, and why
+    /// it is stopped then.
+    fn notice_of(&self, lease: &Lease) -> Option<(TimeMs, Reason)> {
         let held = lease.members.iter().filter(|member| member.progress != Progress::Gone);
-        held.filter_map(|member| self.nodes.get(&member.node)?.first_taken_back(&member.gpus)).min()
+        let owners = held.filter_map(|member| self.nodes.get(&member.node)?.first_taken_back(&member.gpus));
+        let owner = owners.min().map(|by| (by, Reason::OwnerReclaimed));
+        let money = self.books.get(&lease.request.renter).and_then(|books| books.paid_until);
+        let money = money.map(|by| (by, Reason::PaymentRequired));
+        owner.into_iter().chain(money).min_by_key(|(by, _)| *by)
     }
 
-    /// Sets when the state of a lease ends by itself, or before, if an owner takes a place of it back before that, or its
+    /// Sets when the state of a lease ends by itself, or before, if it is under a notice for a time before that, or its
     /// repair is given up then. Whoever calls it notes the lease's end.
     pub(crate) fn set_deadline(&mut self, id: LeaseId, ends: Option<TimeMs>) {
         let Some(lease) = self.leases.get_mut(&id) else {
@@ -131,19 +136,19 @@ impl Step<'_> {
         }
     }
 
-    /// Works out again when an owner takes back what a running lease holds.
+    /// Works out again when a running lease is stopped for an owner or for want of money.
     pub(crate) fn heed(&mut self, id: LeaseId) {
         let Some(lease) = self.state.leases.get(&id).filter(|lease| is_running(lease.state)) else {
             return;
         };
-        let by = self.state.notice_of(lease);
-        if by == lease.notice.map(|notice| notice.by) {
+        let first = self.state.notice_of(lease);
+        if first == lease.notice.map(|notice| (notice.by, notice.reason)) {
             return;
         }
         let otherwise = lease.ends();
         let end_before = booking::end_of(&self.state.policy, lease);
         if let Some(lease) = self.state.leases.get_mut(&id) {
-            lease.notice = by.zip(otherwise).map(|(by, otherwise)| Notice { by, otherwise });
+            lease.notice = first.zip(otherwise).map(|((by, reason), otherwise)| Notice { by, reason, otherwise });
         }
         self.state.set_deadline(id, otherwise);
         self.state.note_end(id, end_before);

@@ -133,36 +133,43 @@ impl Step<'_> {
         if !self.state.leases.get(&id).is_some_and(|lease| lease.can_lose(ranks)) {
             return self.end_lost(id);
         }
+        let mut paid = true;
         for rank in ranks {
-            self.break_off(id, *rank);
+            paid &= self.break_off(id, *rank);
         }
         self.vouch();
         self.state.broken.insert(id);
         self.await_repair(id);
         self.wake_up(Wake::All);
+        if !paid {
+            self.end(id, Reason::PaymentRequired, false);
+        }
     }
 
-    /// Bills a lost member, if it ran, and gives back what was kept for the rest of its time.
-    fn break_off(&mut self, id: LeaseId, rank: u16) {
+    /// Bills a lost member, if it ran, and gives back what was kept for the rest of its time. False if its money had left.
+    fn break_off(&mut self, id: LeaseId, rank: u16) -> bool {
         let Some(lease) = self.state.leases.get_mut(&id) else {
-            return;
+            return true;
         };
         let rest_ms = lease.expires().map_or(0, |expires| expires.since(self.at));
         let Some(lost) = lease.members.get(usize::from(rank)) else {
-            return;
+            return true;
         };
         let (attempt, rest) = (lost.attempt, lost.rate.bill(rest_ms));
         lease.broken.get_or_insert_default().ranks.insert(rank);
         lease.reason = Some(Reason::NodeLost);
         self.emit(Effect::Broken { lease: id, attempt, member: rank });
         let amount = self.bill(id, rank);
+        let mut paid = true;
         if let Some(lease) = self.state.leases.get_mut(&id) {
             lease.fixed = lease.fixed.saturating_add(amount);
             if let Some(lost) = lease.members.get_mut(usize::from(rank)) {
+                paid = lost.vouched >= amount;
                 lost.since = None;
             }
         }
         self.give_back(id, rest);
+        paid
     }
 
     /// Sets when the repair of a lease is given up, from now on and never earlier than it was.

@@ -75,6 +75,8 @@ pub struct State {
     pub ledger: Ledger,
     /// What was ever billed, by renter and provider: the cumulative total of their voucher.
     pub billed: BTreeMap<(Account, Account), Amount>,
+    /// What was ever claimed, by renter and provider, as the chain says. What is billed above it is promised.
+    pub claimed: BTreeMap<(Account, Account), Amount>,
     /// Delegated keys of renters that name the pool's delegate: what is left of the cap, and when it ends.
     pub grants: BTreeMap<Account, KeyGrant>,
     /// Totals of the chain for the books: by renter deposited, claimed, withdrawn.
@@ -210,6 +212,11 @@ pub struct Books {
     pub withdrawn: Amount,
     /// Thawing in all, as the chain says; the pocket may hold less while leases keep the rest.
     pub thawing: Amount,
+    /// When what thaws may leave.
+    pub ready: TimeMs,
+    /// While more thaws than is free: until when what the renter runs is paid. A fold of the fields above, the pocket and
+    /// the policy.
+    pub paid_until: Option<TimeMs>,
 }
 
 /// How many leases of an account are in State.
@@ -250,7 +257,7 @@ pub struct Lease {
     pub since: TimeMs,
     /// When this state ends by itself; `None` once ended.
     pub deadline: Option<TimeMs>,
-    /// While it runs where an owner takes a place of it back.
+    /// While it runs where an owner takes a place of it back, or on money that may leave.
     pub notice: Option<Notice>,
     /// While it is active and members of it are being repaired.
     pub broken: Option<Broken>,
@@ -282,11 +289,13 @@ pub struct Lease {
     pub past: Vec<(u32, Reason, Amount)>,
 }
 
-/// An owner takes a place of a running lease back.
+/// A running lease is stopped before its time. Of several notices this is the earliest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Notice {
     /// When.
     pub by: TimeMs,
+    /// Why: `owner_reclaimed`, or `payment_required` where its money may leave.
+    pub reason: Reason,
     /// When the state of the lease would end by itself otherwise.
     pub otherwise: TimeMs,
 }

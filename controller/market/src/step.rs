@@ -184,6 +184,10 @@ impl Step<'_> {
         for id in ids {
             self.state.note_end(id, None);
         }
+        let renters: Vec<Account> = self.state.books.keys().copied().collect();
+        for renter in renters {
+            self.heed_money(renter);
+        }
         self.touched.registry = true;
         self.wake_up(Wake::All);
         Answer::Done

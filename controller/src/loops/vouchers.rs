@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use selion_api::agent::{Fence, SignedVoucher};
 use selion_api::{Account, Address, Amount, TimeMs};
 use selion_contracts::{Pool, Voucher};
-use selion_market::State;
+use selion_market::{Overpromised, State};
 
 use crate::keys::Keys;
 use crate::store::voucher::VoucherRow;
@@ -61,14 +61,27 @@ pub enum Unfit {
         /// What the voucher would cover.
         used_through: TimeMs,
     },
+    /// What the renter is billed for and nobody claimed is more than what of his deposit cannot leave.
+    #[error(
+        "{promised} is billed to the renter and not claimed, and the vault keeps {covered} for that; once the renter has paid \
+         in what is missing it is signed"
+    )]
+    Uncovered {
+        /// Billed and not claimed, to all providers.
+        promised: Amount,
+        /// What the vault keeps.
+        covered: Amount,
+    },
 }
 
-/// Decides whether `due` may be signed now, by the committed State alone.
+/// Decides whether `due` may be signed now, by the committed State alone. `signed` is the highest total that was signed
+/// for the pair so far: a total rises only while all promises of the renter are covered, and is signed again under a new
+/// epoch whether they are or not.
 ///
 /// # Errors
 ///
 /// [`Unfit`].
-pub fn judge(state: &State, office: &Office, due: &VoucherRow) -> Result<Voucher, Unfit> {
+pub fn judge(state: &State, office: &Office, due: &VoucherRow, signed: Amount) -> Result<Voucher, Unfit> {
     let pool = state.pool.as_ref().ok_or(Unfit::StaleFence)?;
     if state.fence != office.fence || pool.epoch != office.fence.epoch {
         return Err(Unfit::StaleFence);
@@ -92,6 +105,10 @@ pub fn judge(state: &State, office: &Office, due: &VoucherRow) -> Result<Voucher
     // The contract compares the key's end with the use, not with the time of the claim.
     if grant.until < due.used_through {
         return Err(Unfit::GrantEnded { until: grant.until, used_through: due.used_through });
+    }
+    if due.cumulative > signed {
+        let uncovered = |Overpromised { promised, covered }| Unfit::Uncovered { promised, covered };
+        state.may_promise(due.renter).map_err(uncovered)?;
     }
     Ok(Voucher {
         renter: due.renter,
@@ -149,7 +166,7 @@ impl Vouchers {
                 continue;
             }
             let mut judged = Err(Unfit::StaleFence);
-            read(&mut |state| judged = judge(state, office, &due));
+            read(&mut |state| judged = judge(state, office, &due, have.0));
             match judged {
                 Ok(unsigned) => {
                     if !in_force(store, office.fence).await? {
@@ -189,7 +206,7 @@ fn sign(voucher: Voucher, keys: &Keys, pool: &Pool) -> SignedVoucher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use selion_market::state::{KeyGrant, PoolTerms};
+    use selion_market::state::{Books, KeyGrant, PoolTerms};
 
     const RENTER: Account = Account([1; 20]);
     const PROVIDER: Account = Account([2; 20]);
@@ -218,6 +235,7 @@ mod tests {
         state.billed.insert((RENTER, PROVIDER), Amount(100));
         let grant = KeyGrant { cap: Amount(1_000), until: TimeMs(5_000), revoked: false };
         state.grants.insert(RENTER, grant);
+        state.books.insert(RENTER, Books { deposited: Amount(120), ..Books::default() });
         state
     }
 
@@ -233,48 +251,72 @@ mod tests {
 
     #[test]
     fn what_is_billed_and_granted_is_signed_under_the_pools_epoch() {
-        let unsigned = judge(&world(), &office(), &due(100, 5_000)).unwrap();
+        let unsigned = judge(&world(), &office(), &due(100, 5_000), Amount::ZERO).unwrap();
         assert_eq!(unsigned.epoch, 3);
         assert_eq!(unsigned.cumulative, Amount(100));
     }
 
     #[test]
     fn a_unit_above_the_bill_is_not_signed() {
-        assert!(matches!(judge(&world(), &office(), &due(101, 1)), Err(Unfit::AboveBill { .. })));
+        assert!(matches!(judge(&world(), &office(), &due(101, 1), Amount::ZERO), Err(Unfit::AboveBill { .. })));
     }
 
     #[test]
     fn a_row_of_an_entry_that_readers_do_not_see_yet_is_no_altered_row() {
         let ahead = VoucherRow { log_size: 41, ..due(120, 1) };
-        assert_eq!(judge(&world(), &office(), &ahead), Err(Unfit::Ahead { log_size: 41 }));
+        assert_eq!(judge(&world(), &office(), &ahead, Amount::ZERO), Err(Unfit::Ahead { log_size: 41 }));
         let mut seen = world();
         seen.next_seq = 41;
         seen.billed.insert((RENTER, PROVIDER), Amount(120));
-        assert!(judge(&seen, &office(), &ahead).is_ok());
+        assert!(judge(&seen, &office(), &ahead, Amount::ZERO).is_ok());
     }
 
     #[test]
     fn nothing_is_signed_under_an_old_fence_or_with_a_foreign_key() {
         let mut old = office();
         old.fence.term = 6;
-        assert_eq!(judge(&world(), &old, &due(1, 1)), Err(Unfit::StaleFence));
+        assert_eq!(judge(&world(), &old, &due(1, 1), Amount::ZERO), Err(Unfit::StaleFence));
         let mut passed = world();
         if let Some(pool) = &mut passed.pool {
             pool.epoch = 4;
         }
-        assert_eq!(judge(&passed, &office(), &due(1, 1)), Err(Unfit::StaleFence));
+        assert_eq!(judge(&passed, &office(), &due(1, 1), Amount::ZERO), Err(Unfit::StaleFence));
         let mut foreign = office();
         foreign.delegate = Address([9; 20]);
-        assert!(matches!(judge(&world(), &foreign, &due(1, 1)), Err(Unfit::NotDelegate(_))));
+        assert!(matches!(judge(&world(), &foreign, &due(1, 1), Amount::ZERO), Err(Unfit::NotDelegate(_))));
     }
 
     #[test]
     fn use_after_the_grants_end_is_not_signed_but_use_before_it_is() {
         let mut state = world();
         state.now = TimeMs(9_000);
-        assert!(judge(&state, &office(), &due(1, 5_000)).is_ok());
-        assert!(matches!(judge(&state, &office(), &due(1, 5_001)), Err(Unfit::GrantEnded { .. })));
+        assert!(judge(&state, &office(), &due(1, 5_000), Amount::ZERO).is_ok());
+        assert!(matches!(judge(&state, &office(), &due(1, 5_001), Amount::ZERO), Err(Unfit::GrantEnded { .. })));
         state.grants.clear();
-        assert_eq!(judge(&state, &office(), &due(1, 1)), Err(Unfit::NoGrant));
+        assert_eq!(judge(&state, &office(), &due(1, 1), Amount::ZERO), Err(Unfit::NoGrant));
+    }
+
+    #[test]
+    fn no_total_rises_while_a_renters_promises_are_more_than_the_vault_keeps_for_him() {
+        let mut state = world();
+        state.now = TimeMs(9_000);
+        let mut books = |change: &dyn Fn(&mut Books)| {
+            change(state.books.entry(RENTER).or_default());
+            judge(&state, &office(), &due(100, 5_000), Amount(60))
+        };
+        assert!(
+            books(&|books| (books.thawing, books.ready) = (Amount(120), TimeMs(9_001))).is_ok(),
+            "it can be claimed until then"
+        );
+        assert!(books(&|books| books.ready = TimeMs(9_000)).is_err(), "all of it may leave");
+        assert!(books(&|books| books.thawing = Amount(20)).is_ok());
+        let short = books(&|books| books.withdrawn = Amount(30));
+        assert_eq!(short, Err(Unfit::Uncovered { promised: Amount(100), covered: Amount(70) }));
+        // What was signed before is signed again, as under a new epoch.
+        assert!(judge(&state, &office(), &due(100, 5_000), Amount(100)).is_ok());
+        // What a claim took off the promise and off the deposit counts no more.
+        state.claimed.insert((RENTER, PROVIDER), Amount(60));
+        state.books.insert(RENTER, Books { deposited: Amount(120), claimed: Amount(60), ..Books::default() });
+        assert!(judge(&state, &office(), &due(100, 5_000), Amount(60)).is_ok());
     }
 }

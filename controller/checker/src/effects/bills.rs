@@ -19,18 +19,16 @@ impl Entry<'_> {
         let run = (line.lease, line.attempt, line.member);
         // The line of what was lost comes at once, of the others when all are over.
         let due = self.unbilled.remove(&run) || lease.state == LeaseState::Ending;
+        let since = lease.parts.get(usize::from(line.member)).and_then(|part| part.since);
+        let most_ms = lease.billable_ms(since, now, &self.book.policy);
         let part = lease.parts.get_mut(usize::from(line.member));
         let Some(part) = part.filter(|part| due && part.attempt == line.attempt) else {
             return self.tell(Some(line.lease), holds(Rule::Bill, false));
         };
         let begun = lease.active_since.zip(part.since);
-        // From its own start to the end of the lease at most, and what it may take to be stopped then.
-        let last_ms = lease.request.duration_ms.saturating_add(self.book.policy.grace_ms);
-        let asked_ms = begun.map_or(0, |(active, since)| active.plus(last_ms).since(since));
-        let logged_ms = part.since.map_or(0, |since| now.since(since));
         let same = (line.renter, line.provider) == (lease.request.renter, part.provider);
         let once = begun.is_some() && !part.billed;
-        let most_ms = asked_ms.min(logged_ms).min(part.metered_ms);
+        let most_ms = most_ms.min(part.metered_ms);
         let rate = equal(Rule::Bill, part.rate.0, line.rate.0);
         part.billed = true;
         if part.stand == Stand::Lost {
@@ -83,6 +81,9 @@ impl Entry<'_> {
                 lease.kept -= used;
                 let purse = self.book.money.purse(renter);
                 purse.runs = purse.runs.saturating_sub(used);
+                if let Some(id) = self.paying {
+                    self.paid(id, amount);
+                }
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use selion_api::lease::Beside;
-use selion_api::{LeaseId, Rate};
+use selion_api::{LeaseId, Rate, TimeMs};
 use selion_market::Grant;
 
 use super::bills::reserve_of;
@@ -132,6 +132,9 @@ impl Entry<'_> {
             rate: grant.rate,
             gpus: 1,
             metered_ms: 0,
+            used_ms: 0,
+            paid: 0,
+            paid_at: TimeMs(0),
             billed: false,
         };
         match &mut gang.lost {

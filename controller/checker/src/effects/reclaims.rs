@@ -7,7 +7,7 @@ use super::Entry;
 use crate::finding::{Rule, holds};
 
 /// Most deadlines that fire in one entry; the rest wait for the next.
-const MAX_DEADLINES: usize = 256;
+pub(super) const MAX_DEADLINES: usize = 256;
 
 impl Entry<'_> {
     pub(super) fn reclaimed(&mut self, node: NodeId, gpu: Option<GpuId>, by: Option<TimeMs>) {

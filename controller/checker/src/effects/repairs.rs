@@ -96,7 +96,7 @@ impl Entry<'_> {
             return self.tell(Some(id), holds(Rule::Repair, false));
         };
         part.stand = Stand::With;
-        part.since = Some(now);
+        (part.since, part.paid_at) = (Some(now), now);
         let whole =
             self.book.leases.get(&id).is_some_and(|lease| lease.ranks(Stand::With).count() == lease.parts.len());
         if whole {

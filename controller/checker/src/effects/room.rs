@@ -66,7 +66,15 @@ impl Checker {
             let others = whole.into_iter().flat_map(Lease::attempts);
             others.chain([run]).map(move |attempt| (id, attempt))
         });
-        let gone: Runs = gone.chain(stopped).chain(beside).collect();
+        // And whole is who is stopped before his money leaves.
+        let margin_ms = self.policy.claim_margin_ms;
+        let unpaid = |lease: &Lease| {
+            lease.is_running()
+                && self.money.paid_until(lease.request.renter, margin_ms).is_some_and(|until| until <= back)
+        };
+        let unpaid = self.leases.iter().filter(|(_, lease)| unpaid(lease));
+        let unpaid = unpaid.flat_map(|(id, lease)| lease.attempts().map(|attempt| (*id, attempt)));
+        let gone: Runs = gone.chain(stopped).chain(unpaid).chain(beside).collect();
         let wants = lease.request.members.get(..usize::from(lease.request.min_members))?;
         if lease.request.within != Within::Pool || lease.request.max_latency_us.is_some() {
             return None;

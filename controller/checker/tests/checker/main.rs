@@ -23,6 +23,7 @@ mod money;
 #[allow(dead_code, reason = "shared with the engine's tests, which use more of it")]
 #[path = "../../../market/tests/market/pool.rs"]
 mod pool;
+mod promises;
 mod quotas;
 mod random;
 mod reclaims;

@@ -58,7 +58,7 @@ fn owes(transfer: &Transfer) -> bool {
 fn money_that_changes_its_owner_is_seen() {
     transfer(gives_back, Rule::Path, |transfer| transfer.to = Pocket::Free(renter(2)));
     transfer(reserves, Rule::Path, |transfer| transfer.from = Pocket::Free(renter(2)));
-    transfer(owes, Rule::Path, |transfer| transfer.from = Pocket::Free(renter(1)));
+    transfer(owes, Rule::Path, |transfer| transfer.from = Pocket::Free(renter(2)));
 }
 
 #[test]

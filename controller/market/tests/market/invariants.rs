@@ -15,6 +15,7 @@ pub fn check(state: &State) {
         no_slot_is_in_two_leases(node);
     }
     money_is_conserved(state);
+    nothing_is_free_that_is_promised_or_thaws(state);
     sums_are_those_of_the_nodes(state);
     for (id, lease) in &state.leases {
         gang_is_whole(state, *id, lease);
@@ -130,6 +131,24 @@ fn money_is_conserved(state: &State) {
     }
 }
 
+/// Free is only what is left when every promise has its money and as much thaws as was asked back.
+fn nothing_is_free_that_is_promised_or_thaws(state: &State) {
+    for (renter, books) in &state.books {
+        let holds = |pocket| state.ledger.holds(pocket).0;
+        let (free, thawing) = (holds(Pocket::Free(*renter)), holds(Pocket::Thawing(*renter)));
+        let short = books.thawing.0 > thawing;
+        let until = books.ready.0.saturating_sub(state.policy.claim_margin_ms);
+        assert_eq!(books.paid_until.map(|until| until.0), short.then_some(until));
+        let promises = state.billed.iter().filter(|((whose, _), _)| whose == renter);
+        for ((_, provider), billed) in promises {
+            let claimed = state.claimed.get(&(*renter, *provider)).map_or(0, |claimed| claimed.0);
+            let promise = billed.0.saturating_sub(claimed);
+            assert!(free == 0 || promise <= holds(Pocket::Owed(*renter, *provider)), "a promise without its money");
+        }
+        assert!(free == 0 || !short, "free money that was asked back");
+    }
+}
+
 fn gang_is_whole(state: &State, id: selion_api::LeaseId, lease: &Lease) {
     let (needs, wants) = (usize::from(lease.request.min_members), lease.request.members.len());
     match lease.state {
@@ -198,7 +217,8 @@ fn bill_is_bounded(state: &State, lease: &Lease) {
     }
 }
 
-/// A running lease is under the earliest notice of its places, and ends no later; what runs nowhere is under none.
+/// A running lease is under the earliest notice of its places and its money, and ends no later; what runs nowhere is under
+/// none.
 fn notices_are_those_of_the_places(state: &State) {
     use LeaseState::{Active, Held, Preparing, Starting};
     for (id, lease) in &state.leases {
@@ -210,8 +230,11 @@ fn notices_are_those_of_the_places(state: &State) {
             what.map(|(_, by)| *by).min()
         });
         let runs = matches!(lease.state, Held | Preparing | Starting | Active);
-        let by = by.min().filter(|_| runs);
-        assert_eq!(lease.notice.map(|notice| notice.by), by, "{lease:?}");
+        let owner = by.min().map(|by| (by, Reason::OwnerReclaimed));
+        let money = state.books.get(&lease.request.renter).and_then(|books| books.paid_until);
+        let money = money.map(|by| (by, Reason::PaymentRequired));
+        let first = owner.into_iter().chain(money).min_by_key(|(by, _)| *by).filter(|_| runs);
+        assert_eq!(lease.notice.map(|notice| (notice.by, notice.reason)), first, "{lease:?}");
         if let Some(notice) = lease.notice {
             let given_up = lease.broken.as_ref().map_or(notice.by, |broken| broken.by);
             assert_eq!(lease.deadline, Some(notice.by.min(notice.otherwise).min(given_up)));

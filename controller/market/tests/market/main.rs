@@ -28,6 +28,7 @@ mod order;
 mod placing;
 mod pool;
 mod preemption;
+mod promises;
 mod properties;
 mod quota;
 mod quote;

@@ -243,7 +243,7 @@ fn blocks_rise_and_the_first_terms_stay() {
 }
 
 #[test]
-fn a_revoked_key_pays_for_what_ran_and_for_nothing_new_also_when_a_claim_tells_its_cap() {
+fn a_revoked_key_pays_for_what_ran_and_for_nothing_new_until_it_is_granted_again() {
     let mut pool = Pool::small();
     let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
     pool.run_up(id);
@@ -253,10 +253,11 @@ fn a_revoked_key_pays_for_what_ran_and_for_nothing_new_also_when_a_claim_tells_i
     assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ending, Some(Reason::PaymentRequired)));
     let end = pool.report(id, 0, MemberEvent::Stopped { outputs: None }, HOUR / 4);
     assert_eq!(vouchers(&end.effects)[0].cumulative, Amount(TOKEN / 4));
-    // The vault tells what is left of the cap with every claim, of a revoked key too.
+    assert_eq!(pool.refusal(ask(renter(1), &[SliceWant::Whole])).reason, Reason::PaymentRequired);
     let (until, cap) = (TimeMs(pool.now + 1000 * HOUR), Amount(999 * TOKEN));
     pool.block(vec![ChainEvent::KeyGranted { renter: renter(1), key: DELEGATE, cap, until }]);
-    assert_eq!(pool.refusal(ask(renter(1), &[SliceWant::Whole])).reason, Reason::PaymentRequired);
+    let again = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    assert_eq!(pool.state_of(again), LeaseState::Held);
 }
 
 #[test]
