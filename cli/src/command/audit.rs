@@ -62,6 +62,9 @@ pub struct Args {
     /// Trusts so many entries, as they were audited before: a size that an anchor on chain covers
     #[arg(long, value_name = "SIZE", default_value_t = 0, conflicts_with = "rehearse")]
     from: u64,
+    /// Passes a log whose newest entries, so many at most, are covered by no signed head and no anchor; they are not audited
+    #[arg(long, value_name = "ENTRIES", default_value_t = 0, conflicts_with = "rehearse")]
+    allow_uncovered: u64,
     /// Keeps what is fetched of the log here, pages or blocks, and goes on with what is here
     #[arg(long, value_name = "DIR", conflicts_with = "rehearse")]
     cache: Option<PathBuf>,
@@ -172,6 +175,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         proofs,
         promises,
         from: args.from,
+        allow_uncovered: args.allow_uncovered,
         cache: args.cache,
         patience: PATIENCE,
         progress: Arc::clone(&progress),
@@ -255,8 +259,12 @@ fn human(out: Output, report: &Report) -> String {
         0 => String::new(),
         from => format!("\njudged from entry {from} on: those before it are trusted, as an anchor covers them"),
     };
+    let covered = match report.entries.saturating_sub(report.covered) {
+        0 => String::new(),
+        free => format!(" over {} of them, the newest {free} are NOT AUDITED", report.covered),
+    };
     format!(
-        "pool {} on chain {}: {} entries, root {}{block}{trusted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
+        "pool {} on chain {}: {} entries, root {}{covered}{block}{trusted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
          what no audit of this kind proves: {}",
         report.pool.controller,
         report.pool.chain_id,

@@ -44,7 +44,9 @@ pub struct Report {
     pub entries: u64,
     /// The first entry that was judged; those before it were trusted, and replayed only.
     pub judged_from: u64,
-    /// Root over all of them.
+    /// Entries that the authority's newest head or an anchor covers. Those after them are not audited.
+    pub covered: u64,
+    /// Root over the covered entries.
     pub root: Hash32,
     /// The newest head that the authority signed.
     pub newest_head: Option<Head>,

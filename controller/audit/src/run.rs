@@ -59,6 +59,8 @@ pub struct Options {
     pub promises: Vec<KeptPromise>,
     /// Entries that an anchor covers and that are trusted, as they were audited before; 0: none.
     pub from: u64,
+    /// The newest entries that no signed head and no anchor need cover, at most.
+    pub allow_uncovered: u64,
     /// A folder in which pages of a controller's log are kept, and those that were kept are found.
     pub cache: Option<PathBuf>,
     /// How long a controller or a node of the chain may be behind the last final block before that is told.
@@ -78,6 +80,7 @@ impl Options {
             proofs: Vec::new(),
             promises: Vec::new(),
             from: 0,
+            allow_uncovered: 0,
             cache: None,
             patience: Duration::from_secs(15),
             progress: Arc::default(),
@@ -134,6 +137,7 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
         proofs: options.proofs.clone(),
         promises: options.promises.clone(),
         from: options.from,
+        allow_uncovered: options.allow_uncovered,
         progress: Arc::clone(&options.progress),
     };
     let due = (facts.blocks.keys().next_back().copied(), options.patience);
@@ -200,6 +204,7 @@ impl Source {
                     first_block = page.iter().find_map(block_of);
                     read.push(page);
                 }
+                first_block = first_block.or_else(|| feed.uncovered().iter().find_map(block_of));
                 Ok(Self { from: From::Url(Box::new(feed), read), first_block })
             }
             LogSource::Folder(path) => Self::of_tiles(TileSource::Dir(path.clone())).await,
@@ -271,7 +276,8 @@ async fn unroll(tiles: &Tiles, to: Sender<Vec<LoggedEntry>>) -> Result<(), Sourc
 /// The block that was final when the chain was read, which a live log must come to hold; and how long it has for that.
 type Due = (Option<u64>, Duration);
 
-/// Hands over all pages, until the log holds the block that is due or has had its time. A pass that has seen enough takes no more.
+/// Hands over all pages, until a head covers the log's end and the log holds the block that is due, or has had its time. A
+/// pass that has seen enough takes no more.
 async fn pour(
     feed: &mut Feed,
     read: Vec<Vec<LoggedEntry>>,
@@ -294,7 +300,9 @@ async fn pour(
             continue;
         }
         let until = *until.get_or_insert_with(|| Instant::now() + patience);
-        if newest >= last || Instant::now() >= until || to.is_closed() {
+        if Instant::now() >= until || to.is_closed() || (newest >= last && feed.uncovered().is_empty()) {
+            // A pass that is over takes nothing more.
+            let _ = to.send(feed.take_uncovered()).await;
             return Ok(());
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -364,7 +372,7 @@ pub(crate) fn check_told(pool: &PoolId, published: &[LoggedEntry], facts: &Facts
 
 fn brief(pool: &PoolId, anchors: &[Anchor], proofs: &[Proof], from: u64) -> Brief {
     let (anchors, proofs, promises) = (anchors.into(), proofs.into(), Vec::new());
-    Brief { pool: *pool, anchors, proofs, promises, from, progress: Arc::default() }
+    Brief { pool: *pool, anchors, proofs, promises, from, allow_uncovered: 0, progress: Arc::default() }
 }
 
 fn passed(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof], from: u64) -> Passed {

@@ -81,6 +81,7 @@ pub async fn fetch(source: &LogSource) -> Result<Vec<LoggedEntry>, SourceError> 
             while let Some(page) = feed.next().await? {
                 entries.extend(page);
             }
+            entries.extend(feed.take_uncovered());
         }
         LogSource::File(path) => {
             for piece in Lines::open(path)? {
@@ -168,11 +169,20 @@ pub(crate) struct Feed {
     cache: Option<Cache>,
     /// The entry that comes next.
     at: u64,
+    /// The log's newest entries, over which no head was signed when they came. A head follows its entries by a moment, so
+    /// they are asked for again.
+    uncovered: Vec<LoggedEntry>,
 }
 
 impl Feed {
     pub(crate) fn new(url: &str, cache: Option<Cache>) -> Self {
-        Self { http: reqwest::Client::new(), url: url.trim_end_matches('/').into(), cache, at: 0 }
+        Self {
+            http: reqwest::Client::new(),
+            url: url.trim_end_matches('/').into(),
+            cache,
+            at: 0,
+            uncovered: Vec::new(),
+        }
     }
 
     /// With the pages of that pool that are in the folder, if one is named.
@@ -181,7 +191,7 @@ impl Feed {
         Ok(Self::new(url, cache))
     }
 
-    /// The next entries; `None` at the log's end, where a live log may have more when it is asked again.
+    /// The next entries; `None` at the end of what a head covers, where a live log may have more when it is asked again.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<LoggedEntry>>, SourceError> {
         if let Some(page) = self.cache.as_mut().map(Cache::next).transpose()?.flatten() {
             self.at += page.len() as u64;
@@ -191,16 +201,34 @@ impl Feed {
         let page = format!("{}/v1/log/entries?from={}&limit={PAGE}", self.url, self.at);
         let answer = self.http.get(page).send().await.map_err(failed)?;
         let answer = answer.error_for_status().map_err(failed)?;
-        let EntryPage { entries, .. } = answer.json().await.map_err(failed)?;
+        let EntryPage { mut entries, next } = answer.json().await.map_err(failed)?;
+        self.uncovered.clear();
         let Some(first) = entries.first() else { return Ok(None) };
         if first.seq != self.at {
             return Err(SourceError::Order { url: self.url.clone(), asked: self.at, came: first.seq });
+        }
+        if next.is_none() {
+            let covered = entries.iter().rposition(|entry| entry.head.is_some()).map_or(0, |last| last + 1);
+            self.uncovered = entries.split_off(covered);
+        }
+        if entries.is_empty() {
+            return Ok(None);
         }
         if let Some(cache) = &mut self.cache {
             cache.keep(&entries)?;
         }
         self.at += entries.len() as u64;
         Ok(Some(entries))
+    }
+
+    /// The entries at the log's end that no head covers yet.
+    pub(crate) fn uncovered(&self) -> &[LoggedEntry] {
+        &self.uncovered
+    }
+
+    /// The same, for a reader that waits no longer.
+    pub(crate) fn take_uncovered(&mut self) -> Vec<LoggedEntry> {
+        std::mem::take(&mut self.uncovered)
     }
 }
 

@@ -26,6 +26,9 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
         "foreign_block",
         "invented_block",
         "claim_above_bill",
+        "heads_left_out",
+        "newest_head_left_out",
+        "entry_appended",
     ];
     for name in known {
         assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");
