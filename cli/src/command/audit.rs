@@ -240,7 +240,10 @@ async fn with_bar<T>(out: Output, progress: &Progress, work: impl Future<Output 
             }
             _ = tick.tick() => {
                 let [read, replayed, judged] = progress.now();
-                bar.set_message(format!("entries: {read} read, {replayed} replayed, {judged} judged"));
+                let [blocks, of_blocks] = progress.blocks();
+                bar.set_message(format!(
+                    "chain: {blocks} of {of_blocks} blocks; entries: {read} read, {replayed} replayed, {judged} judged"
+                ));
                 bar.tick();
             }
         }

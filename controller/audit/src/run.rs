@@ -1,5 +1,6 @@
 //! An audit from end to end.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -10,7 +11,7 @@ use futures::TryStreamExt;
 use selion_api::Address;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
-use selion_contracts::{Pool, PoolError, Rpc, RpcError};
+use selion_contracts::{PoolError, Rpc, RpcError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
@@ -26,8 +27,6 @@ use crate::source::{Feed, Lines, SourceError, block_of};
 use crate::tiles::{TileSource, Tiles};
 
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How often the chain is read again because it moved on meanwhile.
-const ATTEMPTS: u32 = 8;
 /// Pages that wait to be looked at.
 const PAGES: usize = 4;
 
@@ -122,13 +121,12 @@ pub enum AuditError {
 ///
 /// [`AuditError`] if chain or log cannot be read; what is wrong *in* them is in the report.
 pub async fn audit(options: &Options) -> Result<Report, AuditError> {
-    let rpcs = options.rpcs.iter().map(|url| Rpc::new(url)).collect::<Result<Vec<Rpc>, RpcError>>()?;
-    let first = rpcs.first().ok_or(AuditError::NoRpc)?;
-    let pool = Pool::open(first.clone(), options.pool).await?;
+    let rpcs = distinct(&options.rpcs)?;
+    let (pool, nodes) = agree::open(&rpcs, options.pool).await?;
     let id = PoolId { chain_id: pool.chain_id, controller: options.pool };
     let mut log = Source::open(options, &id).await?;
-    let (facts, on_chain) = read_chain(&pool, log.first_block).await?;
-    let agreed = agree::check(&pool, &facts, &rpcs, (log.first_block, options.patience)).await?;
+    let agree::Heard { facts, checks: on_chain, agreed } =
+        nodes.hear((log.first_block, options.patience), &options.progress).await?;
     let anchors = facts.anchors();
     check_from(options.from, &anchors)?;
     let brief = Brief {
@@ -151,18 +149,12 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     Ok(report)
 }
 
-/// The pool's events, and the checks of what its contracts answer.
-async fn read_chain(pool: &Pool, first: Option<u64>) -> Result<(Facts, Vec<Check>), PoolError> {
-    let mut attempt = 1;
-    loop {
-        let facts = Facts::read(pool, first).await?;
-        match chain::check(pool, &facts).await {
-            Ok(checks) => return Ok((facts, checks)),
-            // A node without old state may only be asked about its head, and a block came meanwhile.
-            Err(PoolError::Rpc(RpcError::Refused { .. })) if attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error),
-        }
-    }
+/// The nodes at these URLs. One that is named twice is one node.
+fn distinct(urls: &[String]) -> Result<Vec<Rpc>, AuditError> {
+    let mut seen = BTreeSet::new();
+    let rpcs = urls.iter().filter(|url| seen.insert(url.trim_end_matches('/'))).map(|url| Rpc::new(url));
+    let rpcs: Vec<Rpc> = rpcs.collect::<Result<_, RpcError>>()?;
+    if rpcs.is_empty() { Err(AuditError::NoRpc) } else { Ok(rpcs) }
 }
 
 /// Only what an anchor covers can be trusted: without one nothing says which log was audited before.
