@@ -9,6 +9,7 @@ mod abi;
 pub mod audited;
 mod bloom;
 pub mod bounded;
+pub mod code;
 mod coins;
 pub mod court;
 pub mod deploy;

@@ -2,6 +2,7 @@
 
 pub(crate) mod agree;
 mod answers;
+mod code;
 pub(crate) mod money;
 
 use std::collections::BTreeMap;
@@ -194,6 +195,7 @@ fn unlike(header: &Header, logs: &[ChainLog]) -> Option<String> {
 /// The checks of what the pool's contracts answer.
 pub(crate) async fn check(pool: &Pool, facts: &Facts) -> Result<Vec<Check>, PoolError> {
     let mut checks = vec![Check::of("headers_hashed", facts.check_headers())];
+    checks.push(code::check(pool, facts).await?);
     checks.extend(answers::check(pool, facts).await?);
     checks.push(Check::of("money_conserved", money::check_books(facts)));
     Ok(checks)
