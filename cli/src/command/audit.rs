@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, LeaseId};
-use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse};
+use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse, rehearse_nodes};
 use selion_audit::{
     AuditError, KeptPromise, Log, LogSource, Options, Progress, Proof, ProofError, Proven, Report, ReportError,
     SignedReport, audit, read_promises,
@@ -21,6 +21,7 @@ use crate::failure::{Done, Failure, chain};
 use crate::logged;
 use crate::output::Output;
 use crate::profile::Home;
+use crate::unit::show_money;
 
 /// The pool of a rehearsal without a log: there is none.
 const NO_POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([0xee; 20]) };
@@ -266,8 +267,22 @@ fn human(out: Output, report: &Report) -> String {
         0 => String::new(),
         free => format!(" over {} of them, the newest {free} are NOT AUDITED", report.covered),
     };
+    let convicted: String = report
+        .convictions
+        .iter()
+        .map(|one| {
+            format!(
+                "\nCONVICTED: authority {} of epochs {:?} contradicted itself, by block {}, and lost {}: this log may be one \
+                 of two, whatever the checks say",
+                one.authority,
+                one.epochs,
+                one.block,
+                show_money(one.amount.0)
+            )
+        })
+        .collect();
     format!(
-        "pool {} on chain {}: {} entries, root {}{covered}{block}{trusted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
+        "pool {} on chain {}: {} entries, root {}{covered}{block}{trusted}{convicted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
          what no audit of this kind proves: {}",
         report.pool.controller,
         report.pool.chain_id,
@@ -296,7 +311,8 @@ async fn rehearsal(out: Output, args: Args) -> Done {
         }
     };
     // Each fraud is an audit of its own: the runtime's other tasks go on meanwhile.
-    let rehearsal = tokio::task::block_in_place(|| rehearse(&published, pool))?;
+    let mut rehearsal = tokio::task::block_in_place(|| rehearse(&published, pool))?;
+    rehearsal.add(rehearse_nodes().await?);
     out.show(&rehearsal, |rehearsal| played(out, rehearsal))?;
     if rehearsal.ok {
         return Ok(());
@@ -325,7 +341,7 @@ fn played(out: Output, rehearsal: &Rehearsal) -> String {
     format!(
         "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n\
          {caught} of {} frauds are caught by the check that is meant to, at the right entry\n{}\n\
-         {missed}not rehearsed: what the contracts answer (registry, keys, court and vault)",
+         {missed}not rehearsed: what the contracts answer of accounts, nodes, court and vault",
         rehearsal.copied,
         rehearsal.entries - rehearsal.copied,
         rehearsal.frauds.len(),

@@ -266,6 +266,7 @@ impl Found {
             root: usize::try_from(covered).ok().and_then(|size| spine.roots.get(size)).copied().unwrap_or_default(),
             newest_head: spine.newest.map(|signed| signed.head),
             anchored_size: anchors.iter().map(|anchor| anchor.size).max().unwrap_or(0),
+            convictions: Vec::new(),
             block: None,
             block_hash: None,
             rpcs: Vec::new(),

@@ -1,8 +1,8 @@
 //! The result of an audit.
 
-use selion_api::Hash32;
 use selion_api::agent::Head;
 use selion_api::commit::PoolId;
+use selion_api::{Account, Amount, Hash32};
 
 use crate::finding::Check;
 
@@ -29,6 +29,19 @@ impl Unsigned {
     }
 }
 
+/// An authority that lost money by evidence.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Conviction {
+    /// Who was convicted.
+    pub authority: Account,
+    /// The epochs of the pool in which it signs or signed.
+    pub epochs: Vec<u32>,
+    /// The block that convicted it.
+    pub block: u64,
+    /// What it lost.
+    pub amount: Amount,
+}
+
 /// What an audit found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
@@ -52,6 +65,8 @@ pub struct Report {
     pub newest_head: Option<Head>,
     /// Entries that the newest anchor on chain covers.
     pub anchored_size: u64,
+    /// Every conviction of an authority by the pool's court: a log may hold every check, and be one of two.
+    pub convictions: Vec<Conviction>,
     /// The final block up to which the chain was read.
     pub block: Option<u64>,
     /// Its hash.

@@ -144,6 +144,7 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     report.checks.push(Check::of("chain_blocks_in_log", chain::blocks_match(&facts, &spine.blocks)));
     report.checks.extend(on_chain);
     report.ok = report.checks.iter().all(|check| check.ok);
+    report.convictions = facts.convictions();
     (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
     report.rpcs = rpcs.iter().map(|rpc| rpc.node().to_owned()).collect();
     Ok(report)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use futures::{StreamExt, TryStreamExt, stream};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::sha256_of;
-use selion_api::{Hash32, TimeMs};
+use selion_api::{Account, Hash32, TimeMs};
 use selion_contracts::header::Hashed;
 use selion_contracts::history::History;
 use selion_contracts::opened::Opened;
@@ -20,6 +20,7 @@ use selion_contracts::{Bloom, Pool, PoolError, Stored};
 use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
 use crate::progress::Progress;
+use crate::report::Conviction;
 
 /// Headers asked for at one time.
 const HEADERS: usize = 16;
@@ -172,6 +173,31 @@ impl Facts {
                 _ => None,
             });
             anchors.collect::<Vec<_>>()
+        };
+        self.blocks.values().flat_map(of).collect()
+    }
+}
+
+impl Facts {
+    /// What the court took from authorities, and of which epochs those are.
+    pub(crate) fn convictions(&self) -> Vec<Conviction> {
+        let epochs = |who: Account| {
+            let of = self.stored.authorities.iter().filter(|(_, (signer, _))| *signer == who);
+            of.map(|(epoch, _)| *epoch).collect()
+        };
+        let of = |block: &Block| {
+            let slashed = block.events.iter().filter_map(|event| match event {
+                ChainEvent::Slashed { authority, amount, .. } => Some((*authority, *amount)),
+                _ => None,
+            });
+            let number = block.number;
+            let convicted = slashed.map(|(authority, amount)| Conviction {
+                authority,
+                epochs: epochs(authority),
+                block: number,
+                amount,
+            });
+            convicted.collect::<Vec<_>>()
         };
         self.blocks.values().flat_map(of).collect()
     }

@@ -19,7 +19,9 @@ use super::rpcs::node;
 
 const FAR: TimeMs = TimeMs(4_000_000_000_000);
 const FENCE: Fence = Fence { epoch: 1, term: 1 };
-const OF_CHAIN: [&str; 6] = [
+const OF_CHAIN: [&str; 8] = [
+    "headers_hashed",
+    "code_committed",
     "registry_from_events",
     "renters_from_events",
     "court_from_events",
@@ -270,6 +272,9 @@ async fn all_that_the_contracts_store_is_what_their_events_tell_and_any_other_an
     let log = world.file();
     let honest = audit(&world.options(log.clone())).await.unwrap();
     assert_eq!(failed(&honest), BTreeSet::new(), "{honest:#?}");
+    let convicted: Vec<_> = honest.convictions.iter().map(|one| (one.authority, one.epochs.clone())).collect();
+    assert!(!convicted.is_empty(), "the court convicted the authority of the first epoch");
+    assert!(convicted.iter().all(|one| *one == (world.operator.account(), vec![1])), "{convicted:?}");
     let said = |name| named(&honest, name).detail.clone();
     let registry = said("registry_from_events");
     assert!(
@@ -300,4 +305,17 @@ async fn a_contract_that_lacks_tokens_is_caught_whatever_the_tokens_unit() {
     assert_eq!(failed(&report), BTreeSet::from(short));
     let detail = &named(&report, "vault_covers").detail;
     assert!(detail.starts_with("the vault has ") && detail.ends_with("000000000000"), "{detail}");
+}
+
+#[tokio::test]
+async fn terms_that_are_not_those_that_the_pool_was_opened_with_are_caught_word_by_word() {
+    let world = World::start().await;
+    let log = world.file();
+    // Behind the place of the tuple and the token's word. Twelve words follow; the last leads to a text.
+    for word in [2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13] {
+        let change = move |answer: &mut Vec<u8>| answer[word * 32 + 31] ^= 1;
+        let report = told(&world, &log, selector("config"), change).await;
+        let check = named(&report, "registry_from_events");
+        assert!(!check.ok && check.detail.starts_with("terms: events tell"), "word {word}: {}", check.detail);
+    }
 }
