@@ -169,7 +169,9 @@ impl Stage {
         let stop = CancellationToken::new();
         let (tell, told) = tokio::sync::oneshot::channel();
         // Nobody waits any more if the rehearsal was stopped.
-        tokio::spawn(serve(config, stop.clone(), move |address| drop(tell.send(address))));
+        tokio::spawn(serve(config, stop.clone(), move |address| {
+            let _ = tell.send(address);
+        }));
         let url = format!("http://{}", told.await.map_err(broken)?);
         let operator = Signer::random()?;
         let pool = made(&url, &operator).await?;
