@@ -98,7 +98,11 @@ const ANSWER: Duration = Duration::from_secs(300);
 
 /// Asks servers of logs, none of which can make it wait for ever.
 pub(crate) fn client() -> Result<reqwest::Client, reqwest::Error> {
-    reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(SILENCE).timeout(ANSWER).build()
+    patient(SILENCE, ANSWER)
+}
+
+fn patient(silence: Duration, answer: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(silence).timeout(answer).build()
 }
 
 /// Reads the whole log as published, without a look at what it says: see [`Log::read`](crate::Log::read).
@@ -297,6 +301,23 @@ mod tests {
         std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("line 1"));
         assert!(matches!(read(&dir.path().join("none")), Err(SourceError::File { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_ends_the_reading_by_its_name() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        // Connections are accepted by the system; nobody reads them.
+        for (silence, answer) in [(100, 60_000), (60_000, 100)].map(|(a, b)| (ms(a), ms(b))) {
+            let feed = Feed::new(&url, None).unwrap();
+            let error = Feed { http: patient(silence, answer).unwrap(), ..feed }.next().await.unwrap_err();
+            assert!(matches!(error, SourceError::Http { .. }) && error.to_string().contains(&url), "{error}");
+        }
+        drop(listener);
+    }
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
     }
 
     #[test]

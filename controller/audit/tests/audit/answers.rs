@@ -302,9 +302,23 @@ async fn a_contract_that_lacks_tokens_is_caught_whatever_the_tokens_unit() {
     // As if a unit were 10^12 base units of the token, as it is with 18 decimals.
     let scale = |answer: &mut Vec<u8>| answer[24..].copy_from_slice(&1_000_000_000_000_u64.to_be_bytes());
     let report = told(&world, &log, selector("scale"), scale).await;
-    assert_eq!(failed(&report), BTreeSet::from(short));
+    let with_code = short.into_iter().chain(["code_committed"]).collect();
+    assert_eq!(failed(&report), with_code, "the scale is in the code");
     let detail = &named(&report, "vault_covers").detail;
     assert!(detail.starts_with("the vault has ") && detail.ends_with("000000000000"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_closed_offer_of_which_the_contract_tells_anything_is_caught() {
+    let world = busy().await;
+    let log = world.file();
+    let of_closed = |answer: &mut Vec<u8>| {
+        if answer[..32] == [0; 32] {
+            answer[63] ^= 1;
+        }
+    };
+    let report = told(&world, &log, selector("offerOf"), of_closed).await;
+    assert_eq!(failed(&report), BTreeSet::from(["registry_from_events"]));
 }
 
 #[tokio::test]

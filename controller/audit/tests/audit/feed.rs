@@ -126,3 +126,20 @@ async fn a_controller_that_serves_no_head_over_its_newest_entry_is_caught_unless
     assert!(report.ok && check.detail.contains("NOT AUDITED"), "{}", check.detail);
     assert_eq!((report.entries, report.covered), (last as u64 + 1, last as u64));
 }
+
+#[tokio::test]
+async fn a_page_without_end_is_cut_off_and_its_server_named() {
+    let world = World::start().await;
+    let endless = || async {
+        let piece = axum::body::Bytes::from(vec![b' '; 1 << 20]);
+        let pieces = futures::stream::repeat_with(move || Ok::<_, std::convert::Infallible>(piece.clone()));
+        axum::body::Body::from_stream(pieces)
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let router = Router::new().route("/v1/log/entries", get(endless));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let error = audit(&world.options(LogSource::Url(url.clone()))).await.unwrap_err();
+    assert!(matches!(error, AuditError::Source(SourceError::TooLong { at: 0, .. })), "{error}");
+    assert!(error.to_string().contains(&url), "{error}");
+}
