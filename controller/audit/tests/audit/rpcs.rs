@@ -68,6 +68,37 @@ async fn nodes_of_one_chain_agree() {
     assert_eq!(report.rpcs.len(), 3);
     let alone = audit(&world.options(world.file())).await.unwrap();
     assert!(named(&alone, "rpcs_agree").detail.starts_with("only http://127.0.0.1"));
+    let rpcs = vec![world.url.clone(), format!("{}/", world.url)];
+    let twice = audit(&Options { rpcs, ..world.options(world.file()) }).await.unwrap();
+    assert!(named(&twice, "rpcs_agree").detail.starts_with("only "), "a node that is named twice is one");
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_named_and_the_audit_goes_on_by_the_other() {
+    let mut world = World::start().await;
+    world.anchor().await;
+    let odd = |method: &'static str, answer: Value| {
+        move |question: &Value, result: &mut Value| {
+            if question["method"] == method {
+                *result = answer.clone();
+            }
+        }
+    };
+    for (method, answer) in
+        [("eth_chainId", json!(null)), ("eth_getLogs", json!("<html>")), ("eth_getBlockByHash", json!(null))]
+    {
+        let bad = node(&world.url, odd(method, answer)).await;
+        for rpcs in [vec![world.url.clone(), bad.clone()], vec![bad.clone(), world.url.clone()]] {
+            let report = audit(&Options { rpcs, ..world.options(world.file()) }).await.unwrap();
+            let wrong: Vec<&str> =
+                report.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+            assert_eq!(wrong, ["rpcs_agree"], "{method}");
+            let detail = &named(&report, "rpcs_agree").detail;
+            let host = bad.strip_suffix("/secret-key").unwrap();
+            assert!(detail.contains(host) && detail.contains("the other 1 tell"), "{method}: {detail}");
+            assert!(!detail.contains("secret-key"), "{detail}");
+        }
+    }
 }
 
 #[tokio::test]
