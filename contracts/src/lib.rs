@@ -8,11 +8,16 @@
 mod abi;
 pub mod audited;
 mod bloom;
+pub mod bounded;
+pub mod code;
 mod coins;
 pub mod court;
 pub mod deploy;
 mod event;
+pub mod header;
+pub mod history;
 mod node;
+pub mod opened;
 pub mod permit;
 pub mod pool;
 pub mod read;

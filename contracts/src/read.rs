@@ -327,7 +327,9 @@ impl Pool {
         let call = c::OfferOfCall { node: h160(node) }.encode();
         let (spec_hash, classes, spec_cid): ([u8; 32], u8, String) =
             self.ask(self.at.controller, "offerOf", call, block).await?;
-        Ok((spec_hash != [0; 32]).then_some(OfferRecord { spec_hash: Hash32(spec_hash), classes, spec_cid }))
+        // Nothing of a closed offer is left: any other word of it is no answer of this contract, and is not passed over.
+        let closed = spec_hash == [0; 32] && classes == 0 && spec_cid.is_empty();
+        Ok((!closed).then_some(OfferRecord { spec_hash: Hash32(spec_hash), classes, spec_cid }))
     }
 
     /// A renter's account in the vault.

@@ -148,6 +148,11 @@ impl Rpc {
 
     /// The header of a block. [`RpcError::NoBlock`] if there is none.
     pub async fn header(&self, block: BlockTag) -> Result<Header, RpcError> {
+        self.header_as_told(block).await.map(|(header, _)| header)
+    }
+
+    /// The header of a block, with all that the node tells of it.
+    pub(crate) async fn header_as_told(&self, block: BlockTag) -> Result<(Header, Value), RpcError> {
         let (method, which) = match block {
             BlockTag::Hash(hash) => ("eth_getBlockByHash", json!(hash.to_string())),
             other => ("eth_getBlockByNumber", other.json()),
@@ -156,7 +161,8 @@ impl Rpc {
         if answer.is_null() {
             return Err(RpcError::NoBlock { node: self.transport.node.clone(), block: which.to_string() });
         }
-        read_header(&answer).ok_or_else(|| self.transport.malformed(method, "a block"))
+        let header = read_header(&answer).ok_or_else(|| self.transport.malformed(method, "a block"))?;
+        Ok((header, answer))
     }
 
     /// The headers of blocks `from` to `to`, both included, rising, in one exchange. [`RpcError::NoBlock`] if one is not
@@ -197,6 +203,17 @@ impl Rpc {
         logs.retain(|log| addresses.contains(&log.address)); // a node is not trusted to filter
         logs.sort_by_key(|log| (log.block_number, log.index));
         Ok(logs)
+    }
+
+    /// The logs of a filter as they came, and the block of the first that the node calls removed.
+    pub(crate) async fn logs_of_filter(&self, filter: Value) -> Result<(Vec<Log>, Option<u64>), RpcError> {
+        let read = |answer: &Value| {
+            let all = answer.as_array()?;
+            let logs = all.iter().map(read_log).collect::<Option<Vec<Log>>>()?;
+            let removed = all.iter().find(|log| log["removed"].as_bool() == Some(true));
+            Some((logs, removed.and_then(|log| u64_of(&log["blockNumber"]))))
+        };
+        self.typed("eth_getLogs", json!([filter]), "a list of logs", read).await
     }
 
     /// Calls a contract without a transaction and returns what it returned.

@@ -8,12 +8,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::abi::revert_reason;
+use crate::bounded::{self, Unread};
 use crate::word::bytes_of;
 
 /// How long a node may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long a node may take to answer.
 const ANSWER: Duration = Duration::from_secs(20);
+/// Longest answer that is read, in bytes.
+const LONGEST: usize = 64 << 20;
+/// Characters of a node's own words that are repeated.
+const WORDS: usize = 300;
 
 /// Why a call to the chain's node gave no answer. `node` is scheme, host and port only: the rest of a URL may be a secret.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +78,16 @@ pub enum RpcError {
         method: &'static str,
         /// What was expected.
         what: &'static str,
+    },
+    /// The answer is longer than any that is read.
+    #[error("the chain at {node} answered {method} with more than {most} bytes; ask for less at once")]
+    TooLong {
+        /// Where.
+        node: String,
+        /// What was asked.
+        method: &'static str,
+        /// What is read of an answer.
+        most: usize,
     },
     /// The block is not there (yet).
     #[error("the chain at {node} has no block {block}")]
@@ -175,7 +190,10 @@ impl Transport {
         };
         let response = self.http.post(self.url.clone()).json(body).send().await.map_err(unreachable)?;
         let status = response.status();
-        let bytes = response.bytes().await.map_err(unreachable)?;
+        let bytes = bounded::body(response, LONGEST).await.map_err(|unread| match unread {
+            Unread::Broken(error) => unreachable(error),
+            Unread::TooLong(most) => RpcError::TooLong { node: self.node.clone(), method, most },
+        })?;
         match serde_json::from_slice(&bytes) {
             // Some nodes refuse in JSON-RPC under an HTTP error; what stands before a node refuses in JSON of its own.
             Ok(answer) if status.is_success() || is_rpc(&answer) => Ok(answer),
@@ -194,7 +212,8 @@ impl Transport {
         // A revert carries the contract's bytes: plain, or one level deeper, by the kind of node.
         let data = error.get("data");
         let bytes = data.and_then(|data| bytes_of(data).or_else(|| data.get("data").and_then(bytes_of)));
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("no message").to_owned();
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("no message");
+        let message: String = message.chars().take(WORDS).collect();
         match bytes {
             Some(bytes) if !bytes.is_empty() => RpcError::Reverted { method, reason: revert_reason(&bytes) },
             _ if message.contains("revert") => RpcError::Reverted { method, reason: message },

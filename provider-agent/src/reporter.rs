@@ -5,9 +5,9 @@ use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use selion_api::{Account, Reason};
 use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::commit::PoolId;
+use selion_api::{Account, Reason};
 
 use crate::book::{Book, Outbox, OutboxError, is_last};
 use crate::disk;

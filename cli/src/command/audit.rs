@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, LeaseId};
-use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse};
+use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse, rehearse_nodes};
 use selion_audit::{
     AuditError, KeptPromise, Log, LogSource, Options, Progress, Proof, ProofError, Proven, Report, ReportError,
     SignedReport, audit, read_promises,
@@ -21,6 +21,7 @@ use crate::failure::{Done, Failure, chain};
 use crate::logged;
 use crate::output::Output;
 use crate::profile::Home;
+use crate::unit::show_money;
 
 /// The pool of a rehearsal without a log: there is none.
 const NO_POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([0xee; 20]) };
@@ -62,6 +63,9 @@ pub struct Args {
     /// Trusts so many entries, as they were audited before: a size that an anchor on chain covers
     #[arg(long, value_name = "SIZE", default_value_t = 0, conflicts_with = "rehearse")]
     from: u64,
+    /// Passes a log whose newest entries, so many at most, are covered by no signed head and no anchor; they are not audited
+    #[arg(long, value_name = "ENTRIES", default_value_t = 0, conflicts_with = "rehearse")]
+    allow_uncovered: u64,
     /// Keeps what is fetched of the log here, pages or blocks, and goes on with what is here
     #[arg(long, value_name = "DIR", conflicts_with = "rehearse")]
     cache: Option<PathBuf>,
@@ -172,6 +176,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         proofs,
         promises,
         from: args.from,
+        allow_uncovered: args.allow_uncovered,
         cache: args.cache,
         patience: PATIENCE,
         progress: Arc::clone(&progress),
@@ -236,7 +241,10 @@ async fn with_bar<T>(out: Output, progress: &Progress, work: impl Future<Output 
             }
             _ = tick.tick() => {
                 let [read, replayed, judged] = progress.now();
-                bar.set_message(format!("entries: {read} read, {replayed} replayed, {judged} judged"));
+                let [blocks, of_blocks] = progress.blocks();
+                bar.set_message(format!(
+                    "chain: {blocks} of {of_blocks} blocks; entries: {read} read, {replayed} replayed, {judged} judged"
+                ));
                 bar.tick();
             }
         }
@@ -255,8 +263,34 @@ fn human(out: Output, report: &Report) -> String {
         0 => String::new(),
         from => format!("\njudged from entry {from} on: those before it are trusted, as an anchor covers them"),
     };
+    let covered = match report.entries.saturating_sub(report.covered) {
+        0 => String::new(),
+        free => format!(" over {} of them, the newest {free} are NOT AUDITED", report.covered),
+    };
+    let convicted: String = report
+        .convictions
+        .iter()
+        .map(|one| {
+            let lost = format!("and lost {} by block {}", show_money(one.amount.0), one.block);
+            match (one.epoch, one.node) {
+                (Some(epoch), _) => format!(
+                    "\nCONVICTED: the authority of epoch {epoch} contradicted itself, {lost} of its owner {}: this log may be \
+                     one of two, whatever the checks say",
+                    one.who
+                ),
+                (None, Some(node)) => format!(
+                    "\nCONVICTED: node {node} contradicted itself, {lost} of its provider {}: what it reported is worth nothing",
+                    one.who
+                ),
+                (None, None) => format!(
+                    "\nDISOWNED: owner {} gave up anchors, {lost}: this log is not all that was anchored",
+                    one.who
+                ),
+            }
+        })
+        .collect();
     format!(
-        "pool {} on chain {}: {} entries, root {}{block}{trusted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
+        "pool {} on chain {}: {} entries, root {}{covered}{block}{trusted}{convicted}\n{}\n{} of {} inputs of parties are unsigned ({}.{:02}%)\n\
          what no audit of this kind proves: {}",
         report.pool.controller,
         report.pool.chain_id,
@@ -285,7 +319,8 @@ async fn rehearsal(out: Output, args: Args) -> Done {
         }
     };
     // Each fraud is an audit of its own: the runtime's other tasks go on meanwhile.
-    let rehearsal = tokio::task::block_in_place(|| rehearse(&published, pool))?;
+    let mut rehearsal = tokio::task::block_in_place(|| rehearse(&published, pool))?;
+    rehearsal.add(rehearse_nodes().await?);
     out.show(&rehearsal, |rehearsal| played(out, rehearsal))?;
     if rehearsal.ok {
         return Ok(());
@@ -314,7 +349,7 @@ fn played(out: Output, rehearsal: &Rehearsal) -> String {
     format!(
         "{} entries of the log and {} of a story played on top, with keys made for this; {honest}\n\
          {caught} of {} frauds are caught by the check that is meant to, at the right entry\n{}\n\
-         {missed}not rehearsed: what the contracts answer (registry, keys, court and vault)",
+         {missed}not rehearsed: what the contracts answer of accounts, nodes, court and vault",
         rehearsal.copied,
         rehearsal.entries - rehearsal.copied,
         rehearsal.frauds.len(),

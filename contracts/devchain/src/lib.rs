@@ -13,6 +13,7 @@
 
 mod block;
 mod chain;
+mod construct;
 mod door;
 mod error;
 mod evm;
@@ -28,6 +29,7 @@ mod serve;
 mod tx;
 mod ws;
 
+pub use construct::{Coded, ConstructError, construct};
 pub use door::DevMethods;
 pub use error::{Error, JournalError};
 pub use serve::{Config, DEFAULT_CHAIN_ID, serve};

@@ -34,6 +34,36 @@ pub(crate) fn check_heads(spine: &Spine, signed: &Signatures) -> Result<String, 
     }
 }
 
+/// Entries that something binds: those under the newest head, if all heads are the authority's, or under the newest anchor
+/// that this log leads to.
+pub(crate) fn covered(spine: &Spine, heads_hold: bool, anchors: &[Anchor]) -> u64 {
+    let by_head = spine.newest.filter(|_| heads_hold).map(|signed| signed.head.size);
+    let leads_to = |anchor: &&Anchor| {
+        let root = usize::try_from(anchor.size).ok().and_then(|size| spine.roots.get(size));
+        root == Some(&anchor.root)
+    };
+    let by_anchor = anchors.iter().filter(leads_to).map(|anchor| anchor.size).max();
+    by_head.max(by_anchor).unwrap_or(0)
+}
+
+/// No more than the `allowed` newest entries are bound by nothing: whoever published those may have made them up.
+pub(crate) fn check_covered(entries: u64, covered: u64, allowed: u64) -> Result<String, Finding> {
+    match entries.saturating_sub(covered) {
+        0 => Ok(format!("a signed head or an anchor covers all {entries} entries")),
+        free if free <= allowed => Ok(format!(
+            "a signed head or an anchor covers {covered} entries; the newest {free}, from entry {covered} on, are NOT \
+             AUDITED, which was allowed for {allowed}"
+        )),
+        free => Err(Finding::at(
+            covered,
+            format!(
+                "no signed head and no anchor covers the newest {free} of {entries} entries, from entry {covered} on: they \
+                 are not audited. Ask the controller for its head over them, or allow them with --allow-uncovered {free}"
+            ),
+        )),
+    }
+}
+
 fn wrong_signer(epoch: u32, who: Option<Account>, authority: Option<Account>) -> Option<String> {
     // The first entries come before the block that names the authority.
     let Some(authority) = authority else {

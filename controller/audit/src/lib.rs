@@ -35,7 +35,7 @@ pub use heads::Anchor;
 pub use progress::Progress;
 pub use promise::{KeptPromise, read_promises};
 pub use proof::{Proof, ProofError, Proven, ProvenEffect, ProvenEntry};
-pub use report::{NOT_PROVED, Report, Unsigned, VERSION};
+pub use report::{Conviction, NOT_PROVED, Report, Unsigned, VERSION};
 pub use run::{AuditError, LogSource, Options, audit, check_file, check_from_anchor, check_log, check_tiles};
 pub use signed::{ReportError, SignedReport};
 pub use source::{SourceError, fetch};

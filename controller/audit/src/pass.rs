@@ -37,6 +37,8 @@ pub(crate) struct Brief {
     pub promises: Vec<KeptPromise>,
     /// Entries before this one were judged before, and are trusted.
     pub from: u64,
+    /// The newest entries that no head and no anchor need cover, at most.
+    pub allow_uncovered: u64,
     pub progress: Arc<Progress>,
 }
 
@@ -227,7 +229,7 @@ struct Found {
 
 impl Found {
     fn report(self, brief: &Brief, spine: &Spine, fault: Option<Finding>) -> Report {
-        let Brief { pool, anchors, proofs, promises, from, .. } = brief;
+        let Brief { pool, anchors, proofs, promises, from, allow_uncovered, .. } = brief;
         let entries = spine.leaves.len() as u64;
         let form = match &fault {
             Some(fault) => Err(fault.clone()),
@@ -236,9 +238,12 @@ impl Found {
         // What could not be read was not replayed either: the readable part alone is never called identical.
         let replayed = self.replayed.and_then(|said| fault.map_or(Ok(said), Err));
         let share = self.signed.share;
+        let signed = heads::check_heads(spine, &self.signed);
+        let covered = heads::covered(spine, signed.is_ok(), anchors);
         let checks = vec![
             Check::of("entries_canonical", form),
-            Check::of("heads_signed", heads::check_heads(spine, &self.signed)),
+            Check::of("heads_signed", signed),
+            Check::of("covered_by_heads", heads::check_covered(entries, covered, *allow_uncovered)),
             Check::of("anchors_match", heads::check_anchors(anchors, &spine.roots)),
             Check::of("proofs_kept", proof::check(spine, pool, proofs)),
             Check::of("promises_kept", promise::check(pool, &spine.leaves, &spine.authorities, promises)),
@@ -257,9 +262,11 @@ impl Found {
             checks,
             entries,
             judged_from: *from,
-            root: spine.roots.last().copied().unwrap_or_default(),
+            covered,
+            root: usize::try_from(covered).ok().and_then(|size| spine.roots.get(size)).copied().unwrap_or_default(),
             newest_head: spine.newest.map(|signed| signed.head),
             anchored_size: anchors.iter().map(|anchor| anchor.size).max().unwrap_or(0),
+            convictions: Vec::new(),
             block: None,
             block_hash: None,
             rpcs: Vec::new(),

@@ -8,6 +8,8 @@ pub struct Progress {
     read: AtomicU64,
     replayed: AtomicU64,
     judged: AtomicU64,
+    blocks: AtomicU64,
+    of_blocks: AtomicU64,
 }
 
 impl Progress {
@@ -21,6 +23,18 @@ impl Progress {
 
     pub(crate) fn judged(&self, more: usize) {
         self.judged.fetch_add(more as u64, Ordering::Relaxed);
+    }
+
+    /// Blocks of the chain that are read, of so many: as far as the node is that has come furthest.
+    pub(crate) fn chain(&self, read: u64, of: u64) {
+        self.blocks.fetch_max(read, Ordering::Relaxed);
+        self.of_blocks.fetch_max(of, Ordering::Relaxed);
+    }
+
+    /// Blocks of the chain whose logs were read, and how many there are to read.
+    #[must_use]
+    pub fn blocks(&self) -> [u64; 2] {
+        [&self.blocks, &self.of_blocks].map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Entries read, replayed, and judged by the second checker.

@@ -1,8 +1,8 @@
 //! The result of an audit.
 
-use selion_api::Hash32;
 use selion_api::agent::Head;
 use selion_api::commit::PoolId;
+use selion_api::{Account, Amount, Hash32, NodeId};
 
 use crate::finding::Check;
 
@@ -29,6 +29,21 @@ impl Unsigned {
     }
 }
 
+/// Somebody who lost what he had at stake, because he contradicted himself or gave up what he had anchored.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Conviction {
+    /// Who lost it: an owner of the pool, or a provider.
+    pub who: Account,
+    /// The epoch whose authority contradicted itself.
+    pub epoch: Option<u32>,
+    /// The node whose key contradicted itself.
+    pub node: Option<NodeId>,
+    /// The block that tells it.
+    pub block: u64,
+    /// What was lost.
+    pub amount: Amount,
+}
+
 /// What an audit found.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Report {
@@ -44,12 +59,16 @@ pub struct Report {
     pub entries: u64,
     /// The first entry that was judged; those before it were trusted, and replayed only.
     pub judged_from: u64,
-    /// Root over all of them.
+    /// Entries that the authority's newest head or an anchor covers. Those after them are not audited.
+    pub covered: u64,
+    /// Root over the covered entries.
     pub root: Hash32,
     /// The newest head that the authority signed.
     pub newest_head: Option<Head>,
     /// Entries that the newest anchor on chain covers.
     pub anchored_size: u64,
+    /// Every conviction of an authority by the pool's court: a log may hold every check, and be one of two.
+    pub convictions: Vec<Conviction>,
     /// The final block up to which the chain was read.
     pub block: Option<u64>,
     /// Its hash.

@@ -1,5 +1,6 @@
 //! An audit from end to end.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -10,7 +11,7 @@ use futures::TryStreamExt;
 use selion_api::Address;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
-use selion_contracts::{Pool, PoolError, Rpc, RpcError};
+use selion_contracts::{PoolError, Rpc, RpcError};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
@@ -26,8 +27,6 @@ use crate::source::{Feed, Lines, SourceError, block_of};
 use crate::tiles::{TileSource, Tiles};
 
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How often the chain is read again because it moved on meanwhile.
-const ATTEMPTS: u32 = 8;
 /// Pages that wait to be looked at.
 const PAGES: usize = 4;
 
@@ -59,6 +58,8 @@ pub struct Options {
     pub promises: Vec<KeptPromise>,
     /// Entries that an anchor covers and that are trusted, as they were audited before; 0: none.
     pub from: u64,
+    /// The newest entries that no signed head and no anchor need cover, at most.
+    pub allow_uncovered: u64,
     /// A folder in which pages of a controller's log are kept, and those that were kept are found.
     pub cache: Option<PathBuf>,
     /// How long a controller or a node of the chain may be behind the last final block before that is told.
@@ -78,6 +79,7 @@ impl Options {
             proofs: Vec::new(),
             promises: Vec::new(),
             from: 0,
+            allow_uncovered: 0,
             cache: None,
             patience: Duration::from_secs(15),
             progress: Arc::default(),
@@ -119,13 +121,12 @@ pub enum AuditError {
 ///
 /// [`AuditError`] if chain or log cannot be read; what is wrong *in* them is in the report.
 pub async fn audit(options: &Options) -> Result<Report, AuditError> {
-    let rpcs = options.rpcs.iter().map(|url| Rpc::new(url)).collect::<Result<Vec<Rpc>, RpcError>>()?;
-    let first = rpcs.first().ok_or(AuditError::NoRpc)?;
-    let pool = Pool::open(first.clone(), options.pool).await?;
+    let rpcs = distinct(&options.rpcs)?;
+    let (pool, nodes) = agree::open(&rpcs, options.pool).await?;
     let id = PoolId { chain_id: pool.chain_id, controller: options.pool };
     let mut log = Source::open(options, &id).await?;
-    let (facts, on_chain) = read_chain(&pool, log.first_block).await?;
-    let agreed = agree::check(&pool, &facts, &rpcs, (log.first_block, options.patience)).await?;
+    let agree::Heard { facts, checks: on_chain, agreed } =
+        nodes.hear((log.first_block, options.patience), &options.progress).await?;
     let anchors = facts.anchors();
     check_from(options.from, &anchors)?;
     let brief = Brief {
@@ -134,6 +135,7 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
         proofs: options.proofs.clone(),
         promises: options.promises.clone(),
         from: options.from,
+        allow_uncovered: options.allow_uncovered,
         progress: Arc::clone(&options.progress),
     };
     let due = (facts.blocks.keys().next_back().copied(), options.patience);
@@ -142,23 +144,18 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     report.checks.push(Check::of("chain_blocks_in_log", chain::blocks_match(&facts, &spine.blocks)));
     report.checks.extend(on_chain);
     report.ok = report.checks.iter().all(|check| check.ok);
+    report.convictions = facts.convictions();
     (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
     report.rpcs = rpcs.iter().map(|rpc| rpc.node().to_owned()).collect();
     Ok(report)
 }
 
-/// The pool's events, and the checks of what its contracts answer.
-async fn read_chain(pool: &Pool, first: Option<u64>) -> Result<(Facts, Vec<Check>), PoolError> {
-    let mut attempt = 1;
-    loop {
-        let facts = Facts::read(pool, first).await?;
-        match chain::check(pool, &facts).await {
-            Ok(checks) => return Ok((facts, checks)),
-            // A node without old state may only be asked about its head, and a block came meanwhile.
-            Err(PoolError::Rpc(RpcError::Refused { .. })) if attempt < ATTEMPTS => attempt += 1,
-            Err(error) => return Err(error),
-        }
-    }
+/// The nodes at these URLs. One that is named twice is one node.
+fn distinct(urls: &[String]) -> Result<Vec<Rpc>, AuditError> {
+    let mut seen = BTreeSet::new();
+    let rpcs = urls.iter().filter(|url| seen.insert(url.trim_end_matches('/'))).map(|url| Rpc::new(url));
+    let rpcs: Vec<Rpc> = rpcs.collect::<Result<_, RpcError>>()?;
+    if rpcs.is_empty() { Err(AuditError::NoRpc) } else { Ok(rpcs) }
 }
 
 /// Only what an anchor covers can be trusted: without one nothing says which log was audited before.
@@ -200,6 +197,7 @@ impl Source {
                     first_block = page.iter().find_map(block_of);
                     read.push(page);
                 }
+                first_block = first_block.or_else(|| feed.uncovered().iter().find_map(block_of));
                 Ok(Self { from: From::Url(Box::new(feed), read), first_block })
             }
             LogSource::Folder(path) => Self::of_tiles(TileSource::Dir(path.clone())).await,
@@ -271,7 +269,8 @@ async fn unroll(tiles: &Tiles, to: Sender<Vec<LoggedEntry>>) -> Result<(), Sourc
 /// The block that was final when the chain was read, which a live log must come to hold; and how long it has for that.
 type Due = (Option<u64>, Duration);
 
-/// Hands over all pages, until the log holds the block that is due or has had its time. A pass that has seen enough takes no more.
+/// Hands over all pages, until a head covers the log's end and the log holds the block that is due, or has had its time. A
+/// pass that has seen enough takes no more.
 async fn pour(
     feed: &mut Feed,
     read: Vec<Vec<LoggedEntry>>,
@@ -294,7 +293,9 @@ async fn pour(
             continue;
         }
         let until = *until.get_or_insert_with(|| Instant::now() + patience);
-        if newest >= last || Instant::now() >= until || to.is_closed() {
+        if Instant::now() >= until || to.is_closed() || (newest >= last && feed.uncovered().is_empty()) {
+            // A pass that is over takes nothing more.
+            let _ = to.send(feed.take_uncovered()).await;
             return Ok(());
         }
         tokio::time::sleep(ASK_AGAIN).await;
@@ -364,7 +365,7 @@ pub(crate) fn check_told(pool: &PoolId, published: &[LoggedEntry], facts: &Facts
 
 fn brief(pool: &PoolId, anchors: &[Anchor], proofs: &[Proof], from: u64) -> Brief {
     let (anchors, proofs, promises) = (anchors.into(), proofs.into(), Vec::new());
-    Brief { pool: *pool, anchors, proofs, promises, from, progress: Arc::default() }
+    Brief { pool: *pool, anchors, proofs, promises, from, allow_uncovered: 0, progress: Arc::default() }
 }
 
 fn passed(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof], from: u64) -> Passed {

@@ -72,14 +72,14 @@ impl SignedReport {
     }
 }
 
-/// What is signed of a report: the fields that a contract might read, and the hash of the report's JSON as `checks`, so
+/// What is signed of a report: the fields that a contract might read (its entries are the covered ones), and the hash of the report's JSON as `checks`, so
 /// that nothing in it is left out.
 fn audited(report: &Report) -> Result<Audited, ReportError> {
     Ok(Audited {
         pool: report.pool,
         block: report.block.unwrap_or(0),
         block_hash: report.block_hash.unwrap_or(Hash32::ZERO),
-        entries: report.entries,
+        entries: report.covered,
         root: report.root,
         ok: report.ok,
         checks: text_hash(&serde_json::to_string(report)?),

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use selion_api::commit::PoolId;
 use selion_api::rest::{EntryPage, LoggedEntry};
+use selion_contracts::bounded::{Unread, body};
 use selion_log::Entry;
 
 use crate::cache::Cache;
@@ -42,6 +44,24 @@ pub enum SourceError {
         /// Cause.
         source: reqwest::Error,
     },
+    /// The controller's answer is longer than any page of a log.
+    #[error("log of {url}: the page from entry {at} on is longer than {MAX_PAGE} bytes; is it a controller?")]
+    TooLong {
+        /// Which controller.
+        url: String,
+        /// The entry that was asked for.
+        at: u64,
+    },
+    /// The controller's answer is no page of a log.
+    #[error("log of {url}: the page from entry {at} on does not read: {source}; is it a controller?")]
+    Page {
+        /// Which controller.
+        url: String,
+        /// The entry that was asked for.
+        at: u64,
+        /// Cause.
+        source: serde_json::Error,
+    },
     /// The controller answered with entries that were not asked for.
     #[error("log of {url}: entry {asked} was asked for, entry {came} came; its log cannot be read in order")]
     Order {
@@ -67,6 +87,23 @@ pub enum SourceError {
 
 /// Entries a request.
 const PAGE: u64 = 1000;
+/// Longest page that is read, in bytes. A controller ends its pages at a few MiB, after one entry at least.
+const MAX_PAGE: usize = 64 << 20;
+/// How long a server of a log may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long it may be silent in the middle of an answer.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long an answer may take in all.
+const ANSWER: Duration = Duration::from_secs(300);
+
+/// Asks servers of logs, none of which can make it wait for ever.
+pub(crate) fn client() -> Result<reqwest::Client, reqwest::Error> {
+    patient(SILENCE, ANSWER)
+}
+
+fn patient(silence: Duration, answer: Duration) -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder().connect_timeout(CONNECT).read_timeout(silence).timeout(answer).build()
+}
 
 /// Reads the whole log as published, without a look at what it says: see [`Log::read`](crate::Log::read).
 ///
@@ -77,10 +114,11 @@ pub async fn fetch(source: &LogSource) -> Result<Vec<LoggedEntry>, SourceError> 
     let mut entries = Vec::new();
     match source {
         LogSource::Url(url) => {
-            let mut feed = Feed::new(url, None);
+            let mut feed = Feed::new(url, None)?;
             while let Some(page) = feed.next().await? {
                 entries.extend(page);
             }
+            entries.extend(feed.take_uncovered());
         }
         LogSource::File(path) => {
             for piece in Lines::open(path)? {
@@ -168,20 +206,25 @@ pub(crate) struct Feed {
     cache: Option<Cache>,
     /// The entry that comes next.
     at: u64,
+    /// The log's newest entries, over which no head was signed when they came. A head follows its entries by a moment, so
+    /// they are asked for again.
+    uncovered: Vec<LoggedEntry>,
 }
 
 impl Feed {
-    pub(crate) fn new(url: &str, cache: Option<Cache>) -> Self {
-        Self { http: reqwest::Client::new(), url: url.trim_end_matches('/').into(), cache, at: 0 }
+    pub(crate) fn new(url: &str, cache: Option<Cache>) -> Result<Self, SourceError> {
+        let url = url.trim_end_matches('/').to_owned();
+        let http = client().map_err(|source| SourceError::Http { url: url.clone(), source })?;
+        Ok(Self { http, url, cache, at: 0, uncovered: Vec::new() })
     }
 
     /// With the pages of that pool that are in the folder, if one is named.
     pub(crate) fn open(url: &str, cache: Option<&Path>, pool: &PoolId) -> Result<Self, SourceError> {
         let cache = cache.map(|dir| Cache::open(dir, pool)).transpose()?;
-        Ok(Self::new(url, cache))
+        Self::new(url, cache)
     }
 
-    /// The next entries; `None` at the log's end, where a live log may have more when it is asked again.
+    /// The next entries; `None` at the end of what a head covers, where a live log may have more when it is asked again.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<LoggedEntry>>, SourceError> {
         if let Some(page) = self.cache.as_mut().map(Cache::next).transpose()?.flatten() {
             self.at += page.len() as u64;
@@ -191,16 +234,39 @@ impl Feed {
         let page = format!("{}/v1/log/entries?from={}&limit={PAGE}", self.url, self.at);
         let answer = self.http.get(page).send().await.map_err(failed)?;
         let answer = answer.error_for_status().map_err(failed)?;
-        let EntryPage { entries, .. } = answer.json().await.map_err(failed)?;
+        let bytes = body(answer, MAX_PAGE).await.map_err(|unread| match unread {
+            Unread::Broken(source) => failed(source),
+            Unread::TooLong(_) => SourceError::TooLong { url: self.url.clone(), at: self.at },
+        })?;
+        let other = |source| SourceError::Page { url: self.url.clone(), at: self.at, source };
+        let EntryPage { mut entries, next } = serde_json::from_slice(&bytes).map_err(other)?;
+        self.uncovered.clear();
         let Some(first) = entries.first() else { return Ok(None) };
         if first.seq != self.at {
             return Err(SourceError::Order { url: self.url.clone(), asked: self.at, came: first.seq });
+        }
+        if next.is_none() {
+            let covered = entries.iter().rposition(|entry| entry.head.is_some()).map_or(0, |last| last + 1);
+            self.uncovered = entries.split_off(covered);
+        }
+        if entries.is_empty() {
+            return Ok(None);
         }
         if let Some(cache) = &mut self.cache {
             cache.keep(&entries)?;
         }
         self.at += entries.len() as u64;
         Ok(Some(entries))
+    }
+
+    /// The entries at the log's end that no head covers yet.
+    pub(crate) fn uncovered(&self) -> &[LoggedEntry] {
+        &self.uncovered
+    }
+
+    /// The same, for a reader that waits no longer.
+    pub(crate) fn take_uncovered(&mut self) -> Vec<LoggedEntry> {
+        std::mem::take(&mut self.uncovered)
     }
 }
 
@@ -235,6 +301,23 @@ mod tests {
         std::fs::write(&path, [0xff, 0xfe, 0x00]).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("line 1"));
         assert!(matches!(read(&dir.path().join("none")), Err(SourceError::File { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_ends_the_reading_by_its_name() {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        // Connections are accepted by the system; nobody reads them.
+        for (silence, answer) in [(100, 60_000), (60_000, 100)].map(|(a, b)| (ms(a), ms(b))) {
+            let feed = Feed::new(&url, None).unwrap();
+            let error = Feed { http: patient(silence, answer).unwrap(), ..feed }.next().await.unwrap_err();
+            assert!(matches!(error, SourceError::Http { .. }) && error.to_string().contains(&url), "{error}");
+        }
+        drop(listener);
+    }
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
     }
 
     #[test]

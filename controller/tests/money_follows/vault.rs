@@ -90,7 +90,7 @@ impl Vault {
     pub fn pass_on(&mut self, now: u64) -> ChainEvent {
         self.epoch += 1;
         self.passed_at = now;
-        ChainEvent::AuthorityChanged { epoch: self.epoch, authority: Account([3; 20]) }
+        ChainEvent::AuthorityChanged { epoch: self.epoch, authority: Account([3; 20]), owner: Account([4; 20]) }
     }
 
     /// Pays a voucher as far as epoch, key, cap and balance reach; nothing is paid of one that is void.
@@ -109,10 +109,7 @@ impl Vault {
         key.cap -= paid;
         let cumulative = before + paid;
         self.claimed.insert((renter, provider), cumulative);
-        let claimed = ChainEvent::Claimed { provider, renter, cumulative: Amount(cumulative), paid: Amount(paid) };
-        let (cap, until) = (Amount(key.cap), TimeMs(key.until));
-        let spent = ChainEvent::KeyGranted { renter, key: DELEGATE, cap, until };
-        let told = key.dead_from.is_none().then_some(spent);
-        told.into_iter().chain([claimed]).collect()
+        let (cumulative, paid, key) = (Amount(cumulative), Amount(paid), Some(DELEGATE));
+        vec![ChainEvent::Claimed { provider, renter, cumulative, paid, key }]
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use selion_api::{Account, Amount};
+use selion_contracts::opened::Opened;
 use selion_contracts::read::{AccountRecord, HeadRecord};
 use selion_contracts::rpc::BlockTag;
 use selion_contracts::stored::{Stored, ThawRecord};
@@ -114,6 +115,11 @@ impl Asked<'_> {
         let epochs = stored.authorities.keys().filter_map(|epoch| Some((*epoch, stored.epoch_of(*epoch)?)));
         let ask = |epoch| pool.epoch_of(epoch, at);
         unlike.ask(epochs, |epoch| format!("owner and anchor of epoch {epoch}"), ask).await?;
+        if let Some(Opened { vault, court, terms }) = &facts.opened {
+            unlike.see(|| "terms".into(), terms, &pool.terms(at).await?);
+            let held = (pool.vault(at).await?, pool.court(at).await?);
+            unlike.see(|| "vault and court".into(), &(*vault, *court), &held);
+        }
         let present = stored.authorities.last_key_value().map(|(_, (signer, _))| ((), *signer));
         unlike.ask(present, |()| "present authority".into(), |()| pool.authority(at)).await?;
         let authorities = stored.authorities.iter().map(|(epoch, told)| (*epoch, *told));

@@ -2,6 +2,7 @@
 
 pub(crate) mod agree;
 mod answers;
+mod code;
 pub(crate) mod money;
 
 use std::collections::BTreeMap;
@@ -10,14 +11,17 @@ use futures::{StreamExt, TryStreamExt, stream};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::sha256_of;
 use selion_api::{Hash32, TimeMs};
+use selion_contracts::header::Hashed;
+use selion_contracts::history::History;
+use selion_contracts::opened::Opened;
 use selion_contracts::rpc::{BlockTag, Header, Log as ChainLog};
-use selion_contracts::{Pool, PoolError, Stored};
+use selion_contracts::{Bloom, Pool, PoolError, Stored};
 
 use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
+use crate::progress::Progress;
+use crate::report::Conviction;
 
-/// Blocks asked for at once.
-const WINDOW: u64 = 2_000;
 /// Headers asked for at one time.
 const HEADERS: usize = 16;
 
@@ -36,28 +40,41 @@ pub(crate) struct Facts {
     pub logs: BTreeMap<u64, Hash32>,
     /// What the contracts store, by the logs.
     pub stored: Stored,
+    /// The terms that the pool was opened with, and its parts.
+    pub opened: Option<Opened>,
+    /// Headers that were hashed.
+    pub headers: u64,
+    /// The first thing that no honest node tells of a chain.
+    pub fault: Option<String>,
+    /// The newest of the blocks with logs.
+    pub newest: Option<Header>,
 }
 
 impl Facts {
     /// Reads the pool's events from `first` to the newest final block. A pool that is in the log at all was created
     /// in the log's first block, which is checked; without it the chain is read from its beginning.
-    pub(crate) async fn read(pool: &Pool, first: Option<u64>) -> Result<Self, PoolError> {
+    pub(crate) async fn read(pool: &Pool, first: Option<u64>, progress: &Progress) -> Result<Self, PoolError> {
         let depth = pool.terms(BlockTag::Latest).await?.finality_depth;
-        let header = pool.final_header(depth).await?;
-        let last = header.as_ref().map_or(0, |header| header.number);
-        let mut facts = Self {
-            last,
-            last_hash: header.as_ref().map(|header| header.hash),
-            now: TimeMs(header.map_or(0, |header| header.time_s.saturating_mul(1000))),
-            ..Self::told(BTreeMap::new())
-        };
-        let mut from = first.unwrap_or(0);
-        while from <= last {
-            let to = last.min(from.saturating_add(WINDOW - 1));
-            let logs = pool.rpc.logs(from, to, &pool.addresses()).await?;
-            facts.take(pool, logs).await?;
-            from = to + 1;
+        let mut facts = Self::told(BTreeMap::new());
+        let Some(header) = pool.final_header(depth).await? else { return Ok(facts) };
+        let end = pool.rpc.hashed_header(BlockTag::Hash(header.hash)).await?;
+        facts.doubt(|| end.fault.clone());
+        facts.doubt(|| {
+            (end.header != header).then(|| format!("the final block {} is told twice, and not the same", header.number))
+        });
+        (facts.last, facts.last_hash) = (header.number, Some(header.hash));
+        facts.now = TimeMs(header.time_s.saturating_mul(1000));
+        let mut history = History::new(&pool.rpc, &pool.addresses());
+        let begin = first.unwrap_or(0);
+        let mut from = begin;
+        while from <= facts.last {
+            let told = history.next(from, facts.last).await?;
+            facts.doubt(|| told.fault.clone());
+            facts.take(pool, told.logs).await?;
+            from = told.to + 1;
+            progress.chain(from - begin, (facts.last + 1).saturating_sub(begin));
         }
+        facts.follow(&end.header);
         Ok(facts)
     }
 
@@ -65,19 +82,35 @@ impl Facts {
     pub(crate) fn told(blocks: BTreeMap<u64, Block>) -> Self {
         let (last, last_hash) =
             blocks.last_key_value().map_or((0, None), |(number, block)| (*number, Some(block.hash)));
-        Self { last, last_hash, now: TimeMs(0), blocks, logs: BTreeMap::new(), stored: Stored::default() }
+        Self {
+            last,
+            last_hash,
+            now: TimeMs(0),
+            blocks,
+            logs: BTreeMap::new(),
+            stored: Stored::default(),
+            opened: None,
+            headers: 0,
+            fault: None,
+            newest: None,
+        }
     }
 
     async fn take(&mut self, pool: &Pool, logs: Vec<ChainLog>) -> Result<(), PoolError> {
-        let of_blocks: Vec<&[ChainLog]> = logs.chunk_by(|a, b| a.block_hash == b.block_hash).collect();
+        let of_blocks: Vec<&[ChainLog]> = logs.chunk_by(|a, b| a.block_number == b.block_number).collect();
         let numbers = of_blocks.iter().filter_map(|logs| logs.first()).map(|log| BlockTag::Number(log.block_number));
-        let headers = stream::iter(numbers).map(|number| pool.rpc.header(number)).buffered(HEADERS);
-        let headers: Vec<Header> = headers.try_collect().await?;
-        for (of_block, header) in of_blocks.into_iter().zip(headers) {
+        let headers = stream::iter(numbers).map(|number| pool.rpc.hashed_header(number)).buffered(HEADERS);
+        let headers: Vec<Hashed> = headers.try_collect().await?;
+        for (of_block, Hashed { header, fault }) in of_blocks.into_iter().zip(headers) {
+            self.doubt(|| fault);
+            self.doubt(|| unlike(&header, of_block));
+            self.follow(&header);
+            self.headers += 1;
             let Some(first) = of_block.first() else { continue };
             let (number, hash) = (first.block_number, first.block_hash);
             for log in of_block {
                 self.stored.take(&pool.at, log, TimeMs(header.time_s.saturating_mul(1000)))?;
+                self.opened = self.opened.take().or_else(|| Opened::read(&pool.at, log));
             }
             let said: Vec<_> = of_block.iter().map(|log| (log.address, &log.topics, &log.data)).collect();
             self.logs.insert(number, sha256_of(&said));
@@ -85,8 +118,43 @@ impl Facts {
             if !events.is_empty() {
                 self.blocks.insert(number, Block { number, hash, parent: header.parent, events });
             }
+            self.newest = Some(header);
         }
         Ok(())
+    }
+
+    /// Keeps the first thing that is odd.
+    fn doubt(&mut self, odd: impl FnOnce() -> Option<String>) {
+        if self.fault.is_none() {
+            self.fault = odd();
+        }
+    }
+
+    /// The next header that counts is later than the one before, and names it as its parent if it is the next block.
+    fn follow(&mut self, header: &Header) {
+        let Some(before) = self.newest.as_ref().filter(|before| before.number < header.number) else { return };
+        let odd = if header.number == before.number + 1 && header.parent != before.hash {
+            let (number, parent, hash) = (header.number, header.parent, before.hash);
+            Some(format!("block {number} names {parent} as its parent, the block before it is {hash}"))
+        } else if header.time_s < before.time_s {
+            let (number, time, then) = (header.number, header.time_s, before.time_s);
+            Some(format!("block {number} is of second {time}, block {} before it of second {then}", before.number))
+        } else {
+            None
+        };
+        self.doubt(|| odd);
+    }
+
+    /// That the headers are what their hashes say, and that the logs fit them.
+    pub(crate) fn check_headers(&self) -> Result<String, Finding> {
+        match &self.fault {
+            Some(fault) => Err(Finding::plain(fault)),
+            None => Ok(format!(
+                "{} headers of blocks with logs and the last final one hash to what the node says; their logs come once, in \
+                 order, and are in their blooms",
+                self.headers
+            )),
+        }
     }
 
     /// All events in order.
@@ -94,25 +162,62 @@ impl Facts {
         self.blocks.values().flat_map(|block| &block.events)
     }
 
-    /// Heads on chain, in order.
+    /// Heads on chain, in order. Those that an owner disowned are none any more.
     pub(crate) fn anchors(&self) -> Vec<Anchor> {
+        let mut anchors: Vec<Anchor> = Vec::new();
+        for block in self.blocks.values() {
+            for event in &block.events {
+                match *event {
+                    ChainEvent::Anchored { epoch, size, root, digest } => {
+                        anchors.push(Anchor { block: block.number, epoch, size, root, digest });
+                    }
+                    ChainEvent::AnchorsDisowned { size, .. } => anchors.retain(|anchor| anchor.size <= size),
+                    _ => {}
+                }
+            }
+        }
+        anchors
+    }
+}
+
+impl Facts {
+    /// What the court took, and what owners gave up with their anchors.
+    pub(crate) fn convictions(&self) -> Vec<Conviction> {
         let of = |block: &Block| {
             let number = block.number;
-            let anchors = block.events.iter().filter_map(move |event| match event {
-                ChainEvent::Anchored { epoch, size, root, digest } => {
-                    Some(Anchor { block: number, epoch: *epoch, size: *size, root: *root, digest: *digest })
-                }
+            let one = move |who, epoch, node, amount| Conviction { who, epoch, node, block: number, amount };
+            let told = block.events.iter().filter_map(move |event| match *event {
+                ChainEvent::Convicted { owner, epoch, amount } => Some(one(owner, Some(epoch), None, amount)),
+                ChainEvent::Forfeited { owner, amount } => Some(one(owner, None, None, amount)),
+                ChainEvent::StakeForfeited { provider, node, amount } => Some(one(provider, None, Some(node), amount)),
                 _ => None,
             });
-            anchors.collect::<Vec<_>>()
+            told.collect::<Vec<_>>()
         };
         self.blocks.values().flat_map(of).collect()
     }
 }
 
+/// How a block's logs do not fit its header.
+fn unlike(header: &Header, logs: &[ChainLog]) -> Option<String> {
+    let number = header.number;
+    if let Some(log) = logs.iter().find(|log| log.block_hash != header.hash) {
+        return Some(format!("a log of block {number} is of hash {}, the block's is {}", log.block_hash, header.hash));
+    }
+    match &header.bloom {
+        None => Some(format!("the header of block {number} has no bloom")),
+        Some(bloom) if !bloom.covers(&Bloom::of(logs)) => {
+            Some(format!("the bloom of block {number} rules out a log that the node tells of it"))
+        }
+        Some(_) => None,
+    }
+}
+
 /// The checks of what the pool's contracts answer.
 pub(crate) async fn check(pool: &Pool, facts: &Facts) -> Result<Vec<Check>, PoolError> {
-    let mut checks = answers::check(pool, facts).await?;
+    let mut checks = vec![Check::of("headers_hashed", facts.check_headers())];
+    checks.push(code::check(pool, facts).await?);
+    checks.extend(answers::check(pool, facts).await?);
     checks.push(Check::of("money_conserved", money::check_books(facts)));
     Ok(checks)
 }

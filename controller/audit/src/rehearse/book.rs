@@ -32,6 +32,9 @@ pub enum RehearseError {
     /// The pool is in a state in which nothing can be played.
     #[error("the story could not be played on this log: {0}; rehearse without --log")]
     Story(String),
+    /// The chain of the rehearsal did not do what it should.
+    #[error("the chain that lies are planted in did not play its part: {0}; try again")]
+    Chain(String),
     /// A key did not sign.
     #[error(transparent)]
     Signer(#[from] SignerError),

@@ -49,6 +49,9 @@ pub(super) fn all(
         stage.forked_log(),
         stage.altered_entry(),
         stage.dropped_entry(),
+        stage.heads_left_out(),
+        stage.newest_head_left_out(),
+        stage.entry_appended(),
     ]
     .into_iter()
     .collect()
@@ -308,6 +311,33 @@ impl Stage<'_> {
         log.remove(entry);
         let planted = format!("entry {entry} is left out of the published copy");
         Ok(Self::lie("dropped_entry", ("entries_canonical", Some(entry)), planted, log))
+    }
+
+    fn heads_left_out(&self) -> Told {
+        let mut log = self.sealed.to_vec();
+        log.iter_mut().for_each(|entry| entry.head = None);
+        let planted = "every signed head is left out of the published copy";
+        Ok(Self::lie("heads_left_out", ("covered_by_heads", Some(0)), planted, log))
+    }
+
+    fn newest_head_left_out(&self) -> Told {
+        let mut log = self.sealed.to_vec();
+        log.last_mut().ok_or_else(|| missing("entry"))?.head = None;
+        let covered = log.iter().rposition(|entry| entry.head.is_some()).map_or(0, |last| last + 1);
+        let planted = "the newest signed head is left out of the published copy";
+        Ok(Self::lie("newest_head_left_out", ("covered_by_heads", Some(covered)), planted, log))
+    }
+
+    /// Without any key: a pause of somebody's node, that follows the rules and that nobody asked for.
+    fn entry_appended(&self) -> Told {
+        let mut book = self.book.clone();
+        let entry = book.drafts.len();
+        let spec = book.cast.spec();
+        book.enter(Input::SetPaused { provider: spec.provider, node: spec.node, paused: true });
+        let mut log = book.seal()?;
+        log.iter_mut().skip(entry).for_each(|entry| entry.head = None);
+        let planted = format!("a pause of node {} is appended to the published copy, with no head over it", spec.node);
+        Ok(Self::lie("entry_appended", ("covered_by_heads", Some(entry)), planted, log))
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod book;
 mod chain;
 mod frauds;
+mod nodes;
 
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
@@ -18,6 +19,7 @@ use crate::proof::Proof;
 use crate::report::Report;
 use crate::run::{check_kept, check_told};
 pub use book::{Book, Cast, Draft, RehearseError};
+pub use nodes::rehearse_nodes;
 
 /// One fraud, and whether it was seen.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -90,6 +92,14 @@ pub fn rehearse(published: &[LoggedEntry], pool: PoolId) -> Result<Rehearsal, Re
         honest,
         frauds,
     })
+}
+
+impl Rehearsal {
+    /// Counts more frauds in.
+    pub fn add(&mut self, more: Vec<Planted>) {
+        self.ok &= more.iter().all(|fraud| fraud.caught);
+        self.frauds.extend(more);
+    }
 }
 
 fn failed(report: &Report) -> impl Iterator<Item = (&str, &str)> {

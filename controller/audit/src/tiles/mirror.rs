@@ -1,5 +1,6 @@
 //! A copy of a log as static files: for any web server, or for IPFS.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,7 @@ pub async fn mirror(from: TileSource, dir: &Path) -> Result<Mirrored, TilesError
         }
     };
     extends(&tiles, dir).await?;
-    let mut shelf = Shelf { dir, written: 0, kept: 0 };
+    let mut shelf = Shelf { dir, written: 0, kept: 0, partial: BTreeSet::new() };
     for (level, hashes) in (0..).zip(&tiles.levels) {
         for tile in Tile::all(Kind::Hashes(level), tiles.size(), 0) {
             let hashes = slice(hashes, 0, tile.first(), tile.width).unwrap_or_default();
@@ -59,6 +60,7 @@ pub async fn mirror(from: TileSource, dir: &Path) -> Result<Mirrored, TilesError
         shelf.bundle(tiles.size(), bundle, &page).await?;
     }
     write(&dir.join(CHECKPOINT), tiles.note.as_bytes()).await?;
+    shelf.clear_older().await?;
     Ok(Mirrored {
         entries: tiles.size(),
         root: tiles.checkpoint.signed.head.root,
@@ -98,12 +100,17 @@ struct Shelf<'a> {
     dir: &'a Path,
     written: u64,
     kept: u64,
+    /// Partial tiles and bundles of the log as it is now.
+    partial: BTreeSet<PathBuf>,
 }
 
 impl Shelf<'_> {
     /// Writes a file unless it is there: then it was read, and was right.
     async fn put(&mut self, path: &str, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), TilesError> {
         let path = self.dir.join(path);
+        if is_partial(&path) {
+            self.partial.insert(path.clone());
+        }
         if tokio::fs::try_exists(&path).await.map_err(|source| failed(&path, source))? {
             self.kept += 1;
             return Ok(());
@@ -132,6 +139,42 @@ impl Shelf<'_> {
         }
         Ok(())
     }
+}
+
+impl Shelf<'_> {
+    /// Removes the partial tiles of older sizes, so that equal logs are equal folders whatever was copied when. The new
+    /// checkpoint needs none of them.
+    async fn clear_older(&self) -> Result<(), TilesError> {
+        let mut folders: Vec<PathBuf> = ["tile", "effects"].map(|name| self.dir.join(name)).into();
+        while let Some(folder) = folders.pop() {
+            let mut inside = match tokio::fs::read_dir(&folder).await {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                other => other.map_err(|source| failed(&folder, source))?,
+            };
+            let mut left = 0;
+            while let Some(one) = inside.next_entry().await.map_err(|source| failed(&folder, source))? {
+                let path = one.path();
+                let kind = one.file_type().await.map_err(|source| failed(&path, source))?;
+                if kind.is_dir() {
+                    folders.push(path);
+                    left += 1;
+                } else if is_partial(&path) && !self.partial.contains(&path) {
+                    tokio::fs::remove_file(&path).await.map_err(|source| failed(&path, source))?;
+                } else {
+                    left += 1;
+                }
+            }
+            if left == 0 {
+                tokio::fs::remove_dir(&folder).await.map_err(|source| failed(&folder, source))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the file is of a tile or bundle that is not full: `N.p/W`.
+fn is_partial(path: &Path) -> bool {
+    path.parent().and_then(Path::extension).is_some_and(|kind| kind == "p")
 }
 
 fn failed(path: &Path, source: std::io::Error) -> TilesError {

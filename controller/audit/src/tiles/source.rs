@@ -3,7 +3,10 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use selion_contracts::bounded::{Unread, body};
+
 use super::{CHECKPOINT, TilesError};
+use crate::source::client;
 
 /// Longest file that is read, in bytes.
 pub(super) const MAX_FILE: usize = 1 << 28;
@@ -31,7 +34,8 @@ impl TileSource {
     ///
     /// [`TilesError::Http`] if nobody answers there, [`TilesError::Missing`] if there is no log.
     pub async fn at_url(url: &str) -> Result<Self, TilesError> {
-        let (http, url) = (reqwest::Client::new(), url.trim_end_matches('/'));
+        let url = url.trim_end_matches('/');
+        let http = client().map_err(|source| TilesError::Http { url: url.into(), source })?;
         let controller = Self::Url { http: http.clone(), prefix: format!("{url}/log") };
         match controller.file(CHECKPOINT).await {
             Ok(_) => Ok(controller),
@@ -80,15 +84,11 @@ impl TileSource {
                 if answer.status() == reqwest::StatusCode::NOT_FOUND {
                     return Err(missing());
                 }
-                let mut answer = answer.error_for_status().map_err(failed)?;
-                let mut bytes = Vec::new();
-                while let Some(chunk) = answer.chunk().await.map_err(failed)? {
-                    bytes.extend_from_slice(&chunk);
-                    if bytes.len() > MAX_FILE {
-                        return Err(TilesError::TooLong(url));
-                    }
-                }
-                Ok(bytes)
+                let answer = answer.error_for_status().map_err(failed)?;
+                body(answer, MAX_FILE).await.map_err(|unread| match unread {
+                    Unread::Broken(source) => failed(source),
+                    Unread::TooLong(_) => TilesError::TooLong(url.clone()),
+                })
             }
         }
     }

@@ -177,3 +177,33 @@ async fn a_log_that_does_not_extend_the_copy_is_refused_and_both_checkpoints_are
     assert_eq!(std::fs::read(to.path().join(CHECKPOINT)).unwrap(), mine);
     assert_ne!(std::fs::read(to.path().join("checkpoint.other")).unwrap(), mine);
 }
+
+/// Every file of a folder, by its path in it.
+fn files(dir: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let (mut found, mut folders) = (std::collections::BTreeMap::new(), vec![dir.to_path_buf()]);
+    while let Some(folder) = folders.pop() {
+        for one in std::fs::read_dir(&folder).unwrap() {
+            let path = one.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap().display().to_string();
+                found.insert(name, std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_copy_that_grew_equals_one_that_was_made_at_once() {
+    let (from, grown, fresh) = (folder(1, 200), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for size in [200, 300, 301, 512, SIZE] {
+        publish(from.path(), 1, size);
+        mirror(at(from.path()), grown.path()).await.unwrap();
+    }
+    mirror(at(from.path()), fresh.path()).await.unwrap();
+    let (grown, fresh) = (files(grown.path()), files(fresh.path()));
+    assert_eq!(grown.keys().collect::<Vec<_>>(), fresh.keys().collect::<Vec<_>>());
+    assert_eq!(grown, fresh);
+}

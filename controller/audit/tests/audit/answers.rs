@@ -18,7 +18,9 @@ use super::rpcs::node;
 
 const FAR: TimeMs = TimeMs(4_000_000_000_000);
 const FENCE: Fence = Fence { epoch: 1, term: 1 };
-const OF_CHAIN: [&str; 6] = [
+const OF_CHAIN: [&str; 8] = [
+    "headers_hashed",
+    "code_committed",
     "registry_from_events",
     "renters_from_events",
     "court_from_events",
@@ -281,13 +283,17 @@ async fn all_that_the_contracts_store_is_what_their_events_tell_and_any_other_an
     let log = world.file();
     let honest = audit(&world.options(log.clone())).await.unwrap();
     assert_eq!(failed(&honest), BTreeSet::new(), "{honest:#?}");
+    let convicted: Vec<_> = honest.convictions.iter().map(|one| (one.who, one.epoch, one.node)).collect();
+    let node = NodeId(key(11).account().0);
+    let expected = [(world.operator.account(), Some(1), None), (key(30).account(), None, Some(node))];
+    assert_eq!(convicted, expected, "the authority of the first epoch and a node contradicted themselves");
     let said = |name| named(&honest, name).detail.clone();
     let registry = said("registry_from_events");
     assert!(
         registry.starts_with("2 epochs, 1 standbys, 1 providers, 2 nodes, 2 components and 2 licences"),
         "{registry}"
     );
-    assert!(said("court_from_events").starts_with("1 bonds, 2 credits and 4 cases, 1 of them open"));
+    assert!(said("court_from_events").starts_with("1 bonds and 1 convictions"));
     for (view, checks) in STORED.iter().copied().chain([("burnt", &["court_from_events"][..])]) {
         for (at, check) in checks.iter().enumerate() {
             let report = told(&world, &log, selector(view), move |answer| change(answer, view, at)).await;
@@ -308,7 +314,34 @@ async fn a_contract_that_lacks_tokens_is_caught_whatever_the_tokens_unit() {
     // As if a unit were 10^12 base units of the token, as it is with 18 decimals.
     let scale = |answer: &mut Vec<u8>| answer[24..].copy_from_slice(&1_000_000_000_000_u64.to_be_bytes());
     let report = told(&world, &log, selector("scale"), scale).await;
-    assert_eq!(failed(&report), BTreeSet::from(short));
+    let with_code = short.into_iter().chain(["code_committed"]).collect();
+    assert_eq!(failed(&report), with_code, "the scale is in the code");
     let detail = &named(&report, "vault_covers").detail;
     assert!(detail.starts_with("the vault has ") && detail.ends_with("000000000000"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_closed_offer_of_which_the_contract_tells_anything_is_caught() {
+    let world = busy().await;
+    let log = world.file();
+    let of_closed = |answer: &mut Vec<u8>| {
+        if answer[..32] == [0; 32] {
+            answer[63] ^= 1;
+        }
+    };
+    let report = told(&world, &log, selector("offerOf"), of_closed).await;
+    assert_eq!(failed(&report), BTreeSet::from(["registry_from_events"]));
+}
+
+#[tokio::test]
+async fn terms_that_are_not_those_that_the_pool_was_opened_with_are_caught_word_by_word() {
+    let world = World::start().await;
+    let log = world.file();
+    // Behind the place of the tuple and the token's word. Twelve words follow; the last leads to a text.
+    for word in [2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13] {
+        let change = move |answer: &mut Vec<u8>| answer[word * 32 + 31] ^= 1;
+        let report = told(&world, &log, selector("config"), change).await;
+        let check = named(&report, "registry_from_events");
+        assert!(!check.ok && check.detail.starts_with("terms: events tell"), "word {word}: {}", check.detail);
+    }
 }

@@ -204,3 +204,44 @@ fn what_an_anchor_covers_is_not_judged_again_and_what_follows_is() {
     let other = Anchor { digest: Hash32([1; 32]), ..anchor(size) };
     assert_caught(&check_from_anchor(&POOL, &log, &[other], &[], size as u64), "state_digests", last);
 }
+
+#[test]
+fn a_log_without_heads_is_not_audited() {
+    let (book, _) = story();
+    let mut copy = book.seal().unwrap();
+    let root = copy[9].head.unwrap().head.root;
+    let anchor = copy[9].head.map(|signed| signed.head).unwrap();
+    let anchor = Anchor { block: 77, epoch: 1, size: anchor.size, root: anchor.root, digest: anchor.digest };
+    let entries = copy.len() as u64;
+    copy.iter_mut().for_each(|entry| entry.head = None);
+    let report = audit(&copy);
+    let detail = assert_caught(&report, "covered_by_heads", 0);
+    assert!(detail.contains(&format!("the newest {entries} of {entries} entries")), "{detail}");
+    assert_eq!((report.covered, report.newest_head), (0, None));
+    // An anchor covers what it covers, and the root is the one that it promises.
+    let report = check_log(&POOL, &copy, &[anchor], &[]);
+    assert_caught(&report, "covered_by_heads", 10);
+    assert_eq!((report.covered, report.root), (10, root));
+}
+
+#[test]
+fn entries_after_the_newest_head_are_not_audited() {
+    let (book, _) = story();
+    let mut copy = book.seal().unwrap();
+    let last = copy.len() - 1;
+    copy[last].head = None;
+    let report = audit(&copy);
+    let detail = assert_caught(&report, "covered_by_heads", last);
+    assert!(detail.contains("--allow-uncovered 1"), "{detail}");
+    assert!(report.checks.iter().all(|check| check.ok || check.name == "covered_by_heads"), "{report:#?}");
+    assert_eq!((report.entries, report.covered), (last as u64 + 1, last as u64));
+    assert_eq!(report.root, copy[last - 1].head.unwrap().head.root);
+}
+
+#[test]
+fn heads_that_are_not_the_authoritys_cover_nothing() {
+    let (mut book, _) = story();
+    book.cast.authority = key(2);
+    let report = audit(&book.seal().unwrap());
+    assert_caught(&report, "covered_by_heads", 0);
+}

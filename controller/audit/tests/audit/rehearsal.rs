@@ -1,7 +1,7 @@
 //! What parties keep of a log verifies offline; and every known fraud is seen when it is rehearsed.
 
 use selion_api::LeaseId;
-use selion_audit::rehearse::rehearse;
+use selion_audit::rehearse::{rehearse, rehearse_nodes};
 use selion_audit::{Log, Proof, ProofError, check_log};
 
 use super::book::{POOL, assert_caught, named, story};
@@ -26,11 +26,26 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
         "foreign_block",
         "invented_block",
         "claim_above_bill",
+        "heads_left_out",
+        "newest_head_left_out",
+        "entry_appended",
     ];
     for name in known {
         assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");
     }
     assert!(rehearsal.ok && rehearsal.copied == 0);
+}
+
+#[tokio::test]
+async fn every_known_fraud_of_a_node_is_caught_and_named() {
+    let frauds = rehearse_nodes().await.unwrap();
+    for fraud in &frauds {
+        assert!(fraud.caught, "{fraud:#?}");
+    }
+    let names: Vec<&str> = frauds.iter().map(|fraud| fraud.fraud.as_str()).collect();
+    for name in ["other_code", "other_terms", "header_time", "header_bloom", "removed_log", "altered_topic"] {
+        assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");
+    }
 }
 
 #[test]

@@ -39,13 +39,14 @@ fn a_report_with_any_byte_changed_is_refused() {
 #[test]
 fn every_part_of_a_report_is_signed() {
     let signed = SignedReport::sign(report(), &key(50)).unwrap();
-    let changes: [fn(&mut Report); 10] = [
+    let changes: [fn(&mut Report); 11] = [
         |report| report.ok = false,
         |report| report.pool.chain_id += 1,
         |report| report.checks[3].detail.push('x'),
         |report| drop(report.checks.pop()),
         |report| report.newest_head = None,
         |report| report.anchored_size += 1,
+        |report| report.covered -= 1,
         |report| report.judged_from += 1,
         |report| report.signatures.unsigned = 0,
         |report| report.rpcs.push("http://other".into()),

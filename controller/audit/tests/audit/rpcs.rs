@@ -68,6 +68,37 @@ async fn nodes_of_one_chain_agree() {
     assert_eq!(report.rpcs.len(), 3);
     let alone = audit(&world.options(world.file())).await.unwrap();
     assert!(named(&alone, "rpcs_agree").detail.starts_with("only http://127.0.0.1"));
+    let rpcs = vec![world.url.clone(), format!("{}/", world.url)];
+    let twice = audit(&Options { rpcs, ..world.options(world.file()) }).await.unwrap();
+    assert!(named(&twice, "rpcs_agree").detail.starts_with("only "), "a node that is named twice is one");
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_is_named_and_the_audit_goes_on_by_the_other() {
+    let mut world = World::start().await;
+    world.anchor().await;
+    let odd = |method: &'static str, answer: Value| {
+        move |question: &Value, result: &mut Value| {
+            if question["method"] == method {
+                *result = answer.clone();
+            }
+        }
+    };
+    for (method, answer) in
+        [("eth_chainId", json!(null)), ("eth_getLogs", json!("<html>")), ("eth_getBlockByHash", json!(null))]
+    {
+        let bad = node(&world.url, odd(method, answer)).await;
+        for rpcs in [vec![world.url.clone(), bad.clone()], vec![bad.clone(), world.url.clone()]] {
+            let report = audit(&Options { rpcs, ..world.options(world.file()) }).await.unwrap();
+            let wrong: Vec<&str> =
+                report.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+            assert_eq!(wrong, ["rpcs_agree"], "{method}");
+            let detail = &named(&report, "rpcs_agree").detail;
+            let host = bad.strip_suffix("/secret-key").unwrap();
+            assert!(detail.contains(host) && detail.contains("the other 1 tell"), "{method}: {detail}");
+            assert!(!detail.contains("secret-key"), "{detail}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -110,12 +141,12 @@ async fn a_node_on_a_fork_is_named() {
     let lie = |question: &Value, result: &mut Value| {
         let fork = json!(format!("0x{}", "fe".repeat(32)));
         match question["method"].as_str().unwrap() {
-            "eth_getBlockByNumber" => result["hash"] = fork,
+            "eth_getBlockByNumber" if question["params"][0] != "latest" => result["hash"] = fork,
             "eth_getLogs" => result.as_array_mut().unwrap().iter_mut().for_each(|log| log["blockHash"] = fork.clone()),
             _ => {}
         }
     };
-    assert_named(lie, "it is on a fork").await;
+    assert_named(lie, "hashes to").await;
 }
 
 #[tokio::test]
@@ -147,12 +178,15 @@ async fn two_nodes_that_differ_are_both_named() {
 async fn a_node_that_stays_behind_is_said_and_compared_as_far_as_it_is() {
     let world = World::start().await;
     let newest = world.pool.rpc.header(selion_contracts::BlockTag::Latest).await.unwrap();
-    let parent = world.pool.rpc.header(selion_contracts::BlockTag::Hash(newest.parent)).await.unwrap();
+    let question = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "eth_getBlockByHash", "params": [newest.parent.to_string(), false],
+    });
+    let asked = reqwest::Client::new().post(&world.url).json(&question).send().await;
+    let parent: Value = asked.unwrap().json().await.unwrap();
     let lie = move |question: &Value, result: &mut Value| {
         // The pool's rule of finality here is the newest block itself.
         if question["method"] == "eth_getBlockByNumber" && result["hash"] == json!(newest.hash.to_string()) {
-            result["number"] = json!(format!("{:#x}", parent.number));
-            result["hash"] = json!(parent.hash.to_string());
+            *result = parent["result"].clone();
         }
     };
     let report = with_third(&world, &node(&world.url, lie).await).await;

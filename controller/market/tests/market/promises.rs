@@ -56,7 +56,7 @@ fn withdraw(pool: &mut Pool, amount: u64) {
 }
 
 fn claim(pool: &mut Pool, of: u8, cumulative: Amount, paid: Amount) {
-    pool.block(vec![ChainEvent::Claimed { provider: provider(of), renter: renter(1), cumulative, paid }]);
+    pool.block(vec![ChainEvent::Claimed { provider: provider(of), renter: renter(1), cumulative, paid, key: None }]);
 }
 
 fn notice(pool: &Pool, id: LeaseId) -> Option<(TimeMs, Reason)> {
