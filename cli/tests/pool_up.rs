@@ -339,7 +339,10 @@ fn the_owner_and_everybody_see_how_it_stands(home: &Path, pool: &Pool) {
         assert!(!log.contains(&secret), "{name}'s log has the secret");
     }
 
-    let by_chain = json(&run(home, &["pool", "show", "--chain-rpc", &rpc, "--pool", &at, "--output", "json"]));
+    let mut by_chain = json(&run(home, &["pool", "show", "--chain-rpc", &rpc, "--pool", &at, "--output", "json"]));
+    // Who owns the pool is asked of the chain alone.
+    let owner = by_chain.as_object_mut().expect("an object").remove("owner").expect("an owner");
+    assert_ne!(owner, by_chain["authority"]);
     let by_controller = json(&run(home, &["pool", "show", "--controller", &controller, "--output", "json"]));
     assert_eq!(by_chain, by_controller);
     assert_eq!((&by_chain["unbond_s"], &by_chain["min_stake"]), (&259_200.into(), &"1000000".into()));

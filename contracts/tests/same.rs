@@ -122,6 +122,7 @@ async fn play(chain: &Chain) -> Vec<(String, Result<Said, String>)> {
     let consent = pool.sign_authority_binding(&node, operator.account(), 2).unwrap();
     script.call("authority", &pool, &operator, pool.replace_authority(node.account(), &consent)).await;
     script.call("authority again", &pool, &operator, pool.replace_authority(node.account(), &consent)).await;
+    script.call("approve", &pool, &owner, pool.approve_court()).await;
     script.call("bond", &pool, &owner, pool.put_bond(Amount(50_000_000))).await;
     script.call("announce", &pool, &operator, pool.announce_owner(owner.account())).await;
     let consent = pool.sign_authority_binding(&node, owner.account(), 3).unwrap();

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use selion_contracts::{Rpc, Signer};
+use selion_api::{Account, Amount};
+use selion_contracts::{Pool, Rpc, Signer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +33,21 @@ pub(crate) async fn chain(dir: &Path, stop: &CancellationToken) -> (String, Join
 /// The owner of pools for tests.
 pub(crate) fn owner() -> Signer {
     Signer::from_bytes(&[77; 32]).unwrap()
+}
+
+/// A provider of a development pool, registered with its stake; the same one for the same number.
+pub(crate) async fn provider(pool: &Pool, number: u8) -> Account {
+    let owner = Signer::from_bytes(&[number; 32]).unwrap();
+    pool.rpc.give_coins(owner.account(), ETHER).await.unwrap();
+    let stake = Amount(1_000_000);
+    for call in [
+        pool.mint(owner.address(), stake.0.into()),
+        pool.approve_controller(),
+        pool.register_provider(owner.address(), stake),
+    ] {
+        pool.send(&owner, call).await.unwrap();
+    }
+    owner.account()
 }
 
 /// A pool for development, whose authority's keys are made in `data`.

@@ -128,6 +128,7 @@ async fn the_agent_claims_alone_what_a_renter_is_about_to_take_away() {
     scene.pool.send(&scene.renter, scene.pool.thaw(Amount(1))).await.unwrap();
     assert_eq!(collector.pass(now).await.unwrap().vouchers, 0, "the owner has no gas");
     scene.pool.rpc.give_coins(owner.account(), crate::money::tests::COINS).await.unwrap();
+    scene.register(&owner).await;
     let report = collector.pass(now).await.unwrap();
     assert_eq!((report.vouchers, report.claimed, report.left), (1, voucher.cumulative, Amount::ZERO));
     assert_eq!(collector.pass(now).await.unwrap().vouchers, 0, "once is enough");

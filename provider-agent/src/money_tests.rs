@@ -31,6 +31,18 @@ impl Drop for Scene {
 }
 
 impl Scene {
+    /// Registers a provider: delegated keys pay nobody else.
+    pub(crate) async fn register(&self, owner: &Signer) {
+        let stake = Amount(1_000_000);
+        for call in [
+            self.pool.mint(owner.address(), stake.0.into()),
+            self.pool.approve_controller(),
+            self.pool.register_provider(owner.address(), stake),
+        ] {
+            self.pool.send(owner, call).await.unwrap();
+        }
+    }
+
     pub(crate) async fn open(dir: &Path) -> Self {
         let config = selion_devchain::Config {
             listen: ([127, 0, 0, 1], 0).into(),

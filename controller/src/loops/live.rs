@@ -23,7 +23,7 @@ use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log
 use crate::mirror::{Finality, Mirror, chain::genesis};
 use crate::sequencer::{self, Sequencer};
 use crate::store::{Store, outbox, signed_voucher};
-use crate::testing::{ETHER, chain, pool};
+use crate::testing::{ETHER, chain, pool, provider};
 use crate::wall_clock;
 
 const URL: &str = "http://127.0.0.1:7070";
@@ -134,7 +134,7 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     life.until("our own registration", |state| state.components.contains_key(&key)).await;
 
     // A renter pays in and grants; the log sees it.
-    let (renter, provider) = (Signer::random().unwrap(), Account([9; 20]));
+    let (renter, provider) = (Signer::random().unwrap(), provider(&pool, 9).await);
     rpc.give_coins(renter.account(), ETHER).await.unwrap();
     let until = wall_clock().plus(86_400_000);
     for call in [
@@ -225,8 +225,9 @@ async fn a_thaw_makes_the_vouchers_of_that_renter_due_and_large_sums_are_due_wit
         }
         life.until("the deposit", |state| state.books.contains_key(&renter.account())).await;
     }
+    let providers = [provider(&pool, 7).await, provider(&pool, 8).await, provider(&pool, 9).await];
     let keep = async |renter: &Signer, provider: u8, cumulative: u64| {
-        let (renter, provider) = (renter.account(), Account([provider; 20]));
+        let (renter, provider) = (renter.account(), providers[usize::from(provider) - 7]);
         let (cumulative, used_through) = (Amount(cumulative), wall_clock());
         let voucher = Voucher { renter, provider, cumulative, used_through, epoch: 1, log_size: 1 };
         let (first, second) = life.keys.sign_voucher(voucher.digest(pool.chain_id, pool.at.vault));
@@ -245,13 +246,15 @@ async fn a_thaw_makes_the_vouchers_of_that_renter_due_and_large_sums_are_due_wit
     pool.send(&renters[0], pool.thaw(Amount(1))).await.unwrap();
     life.until("the claims of who thaws", claimed(&renters[0], 150_000)).await;
     life.until("the claim of what is large", claimed(&renters[1], 5_000_000)).await;
-    let left = pool.claimed(Account([9; 20]), renters[1].account(), BlockTag::Latest).await.unwrap();
+    let left = pool.claimed(providers[2], renters[1].account(), BlockTag::Latest).await.unwrap();
     assert_eq!(left.0, Amount::ZERO, "what is small waits, in the same provider's batch too");
     let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
     let mut claims: Vec<_> =
         rows.iter().filter(|row| row.order.kind == outbox::Kind::Claim).map(|row| row.order.subject.clone()).collect();
     claims.sort();
-    assert_eq!(claims, [7, 8, 9].map(|provider| Account([provider; 20]).to_string()), "one transaction a provider");
+    let mut each = providers.map(|provider| provider.to_string());
+    each.sort();
+    assert_eq!(claims, each, "one transaction a provider");
 
     // A voucher whose signature is not the authority's is not claimed, and keeps none of the others.
     sqlx::query("update signed_voucher set authority_signature = renter_signature where cumulative = ?1")
@@ -262,7 +265,7 @@ async fn a_thaw_makes_the_vouchers_of_that_renter_due_and_large_sums_are_due_wit
     keep(&renters[0], 9, 100_000).await;
     life.claims.now();
     life.until("the rest", claimed(&renters[0], 170_000)).await;
-    let left = pool.claimed(Account([9; 20]), renters[1].account(), BlockTag::Latest).await.unwrap();
+    let left = pool.claimed(providers[2], renters[1].account(), BlockTag::Latest).await.unwrap();
     assert_eq!(left.0, Amount::ZERO);
     life.end().await;
     chain_stop.cancel();

@@ -103,6 +103,7 @@ async fn registry(world: &World, owner: &Signer) {
         .send(owner, pool.register_component(ComponentKind::Gateway, "https://gateway.example", world.soon().await))
         .await;
     world.send(owner, pool.register_component(ComponentKind::Relay, "https://over.example", TimeMs(1_000))).await;
+    world.send(owner, pool.set_payout(owner.account(), key(31).address())).await;
     world.send(owner, pool.register_provider(key(31).address(), Amount(50_000_000))).await;
     world.send(owner, pool.unbond(Amount(10_000_000))).await;
     let gone = NodeId(key(11).account().0);
