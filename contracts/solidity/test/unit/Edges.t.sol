@@ -303,19 +303,37 @@ contract EdgesTest is Pools, VaultReplay {
         same(full, type(uint64).max, "filled to the last unit");
     }
 
-    function test_fees_are_full_at_64_bits_too() public {
-        PoolConfig memory all = terms(address(token));
-        all.feeBps = 10_000;
-        (controller, vault) = open(all);
-        enter(renter, type(uint64).max, SESSION_KEY);
-        enter(address(0xD00D), 1, SESSION_KEY);
-        _claim(voucher(type(uint64).max), SESSION_KEY);
-        (uint64 earned, uint64 fee,) = vault.totals(provider);
-        same(earned, 0, "nothing is left to earn");
-        same(fee, type(uint64).max, "all of it is fee");
-        Item2[] memory items = one(sign(Voucher(address(0xD00D), provider, 1, 1, 1, 1)));
-        vm.expectRevert(abi.encodeWithSelector(IVault.Overflow.selector, 1 << 64));
-        vault.claim(provider, items);
+    /// A claim is not stopped by fees that cannot be counted: they stay in the vault.
+    function test_fees_of_an_epoch_are_full_at_64_bits_and_stop_no_claim() public {
+        PoolConfig memory half = terms(address(token));
+        half.feeBps = 5_000;
+        (controller, vault) = open(half);
+        address[3] memory to = [address(0xE1), address(0xE2), address(0xE3)];
+        for (uint160 i; i < 3; ++i) {
+            enter(address(0xF00 + i), type(uint64).max, SESSION_KEY);
+            vault.claim(to[i], one(sign(Voucher(address(0xF00 + i), to[i], type(uint64).max, 1, 1, 1))));
+            uint64 told = i == 0 ? type(uint64).max / 2 : i == 1 ? type(uint64).max - 1 : type(uint64).max;
+            same(vault.feesOf(1), told, "fees");
+            (uint64 earned,,) = vault.totals(to[i]);
+            same(earned, type(uint64).max / 2 + 1, "earned in full");
+        }
+        (address signer, uint32 end) = vault.authorityOf(1);
+        yes(signer == authority && end == type(uint32).max, "no carry");
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+        same(token.balanceOf(owner), type(uint64).max, "what was counted");
+        vm.expectRevert(abi.encodeWithSelector(IVault.NothingDue.selector, owner));
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+    }
+
+    /// Fees of one epoch in a batch of two: the last row's epoch is written too, and an epoch of no fee is not.
+    function test_fees_too_small_to_count_write_nothing() public {
+        enter(renter, 100e6, SESSION_KEY);
+        _claim(voucher(49), SESSION_KEY);
+        same(vault.feesOf(1), 0, "none yet");
+        _claim(voucher(50), SESSION_KEY);
+        same(vault.feesOf(1), 1, "on the pair's total");
     }
 
     function test_one_unit_is_claimable_by_each_kind_of_key() public {
