@@ -255,8 +255,8 @@ contract OwnersTest is Courts, Relays {
         same(controller.epochOf(2).anchor, 0, "nor of epoch 2");
         // What was disowned convicts nobody in the next epoch, with a new bond at stake.
         bond(owner, BOND);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.NotAnchored.selector, 1, 4));
-        court.proveFork(anchored(lie, 4, 1), headOf(truth, 4, 2, HEIR_KEY), none(), PAYEE);
+        expect(ICourt.NotAnchored.selector, abi.encode(1, 4));
+        fork(anchored(lie, 4, 1), headOf(truth, 4, 2, HEIR_KEY), none());
         // The new epoch anchors its own log, and hands it on.
         anchor(truth, 3);
         same(controller.epochOf(2).size, 3, "anchored again");

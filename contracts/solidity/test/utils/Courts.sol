@@ -18,6 +18,7 @@ abstract contract Courts is Pools, Trees {
     bytes32[] internal truth = some(LOG, 1);
     bytes32[] internal lie = some(LOG, 1);
     uint64 internal constant FORK = 2;
+    bytes private _why;
 
     function setUp() public virtual override {
         super.setUp();
@@ -30,6 +31,37 @@ abstract contract Courts is Pools, Trees {
 
     function refuse(bytes4 selector, bytes memory arguments) internal {
         vm.expectRevert(bytes.concat(selector, arguments));
+    }
+
+    /// The next proof reverts with this. Not told to the machine at once: statements are hashed by calls of their own.
+    function expect(bytes4 selector, bytes memory arguments) internal {
+        _why = bytes.concat(selector, arguments);
+    }
+
+    /// The next proof reverts with whatever.
+    function expectAny() internal {
+        _why = "any";
+    }
+
+    function _tell() private {
+        if (keccak256(_why) == keccak256("any")) vm.expectRevert();
+        else if (_why.length != 0) vm.expectRevert(_why);
+        delete _why;
+    }
+
+    function fork(SignedHead memory one_, SignedHead memory other, Leaves memory leaves) internal {
+        _tell();
+        court.proveFork(one_, other, leaves, PAYEE);
+    }
+
+    function breach(SignedPromise memory promised, SignedHead memory head, bytes32 leaf, bytes32[] memory path) internal {
+        _tell();
+        court.proveBrokenPromise(promised, head, leaf, path, PAYEE);
+    }
+
+    function reports(SignedReport memory one_, SignedReport memory other) internal {
+        _tell();
+        court.proveTwoReports(one_, other, PAYEE);
     }
 
     function kept(address who) internal view returns (uint64) {
@@ -101,7 +133,7 @@ abstract contract Courts is Pools, Trees {
     }
 
     function stateOf(bytes32 root) internal pure returns (bytes32) {
-        return sha256(abi.encode("state", root));
+        return keccak256(abi.encode("state", root));
     }
 
     /// The present authority anchors the first `size` leaves.
