@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Pools} from "../utils/Pools.sol";
+import {IController} from "../../src/interfaces/IController.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 import {Terms} from "../../src/lib/Terms.sol";
 
@@ -64,11 +65,11 @@ contract TermsTest is Pools {
     function test_a_pool_has_an_owner_and_an_authority() public {
         PoolConfig memory config = terms(address(token));
         config.owner = address(0);
-        vm.expectRevert(abi.encodeWithSelector(Terms.Zero.selector, "owner"));
+        vm.expectRevert(abi.encodeWithSelector(IController.Zero.selector, "owner"));
         this.check(config);
         config.owner = owner;
         config.authority = address(0);
-        vm.expectRevert(abi.encodeWithSelector(Terms.Zero.selector, "authority"));
+        vm.expectRevert(abi.encodeWithSelector(IController.Zero.selector, "authority"));
         factory.create(config); // and the factory passes the reason on
     }
 }
