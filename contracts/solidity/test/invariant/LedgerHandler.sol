@@ -192,9 +192,15 @@ contract LedgerHandler is Pools, VaultReplay, Acting {
     }
 
     function claimOne(uint256 p, uint256 r) external watched {
-        uint64 before = claimedOf(providerAt(p), renterAt(r));
-        _claim(providerAt(p), renterAt(r));
-        if (claimedOf(providerAt(p), renterAt(r)) != before) _did();
+        // The next pair that is owed something, so that few claims find nothing.
+        for (uint256 i; i < 12; ++i) {
+            (address to, address from) = (providerAt(p % 3 + i / 4), renterAt(r % 4 + i));
+            uint64 before = claimedOf(to, from);
+            if (signed[to][from] == before) continue;
+            _claim(to, from);
+            same(claimedOf(to, from), signed[to][from], "an honest voucher is paid in full");
+            return _did();
+        }
     }
 
     function claimBatch(uint256 p, bool aggregated) external watched {

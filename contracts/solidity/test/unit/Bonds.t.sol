@@ -1,35 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {ControllerReplay} from "../utils/ControllerReplay.sol";
-import {CourtReplay} from "../utils/CourtReplay.sol";
 import {Courts} from "../utils/Courts.sol";
+import {ControllerTwin, CourtTwin} from "../utils/Twins.sol";
 import {Vm} from "../utils/Vm.sol";
 import {Bond, ICourt} from "../../src/interfaces/ICourt.sol";
 import {Court} from "../../src/Court.sol";
-
-/// One word of storage rebuilt beside another contract's: two replays, each in a contract of its own.
-contract CourtTwin is CourtReplay {
-    function fold(address court, Vm.Log[] calldata logs) external {
-        foldCourt(court, logs);
-    }
-
-    function compare(address court) external {
-        remember(court);
-        sameStorage(court);
-    }
-}
-
-contract ControllerTwin is ControllerReplay {
-    function fold(address controller, Vm.Log[] calldata logs) external {
-        foldController(controller, logs);
-    }
-
-    function compare(address controller) external {
-        remember(controller);
-        sameStorage(controller);
-    }
-}
 
 /// A bond leaves after a delay, in a window, and never below the least that an owner keeps.
 contract BondsTest is Courts {
@@ -194,6 +170,8 @@ contract BondsTest is Courts {
         vm.prank(address(0x4E87));
         controller.disownAnchors(2, heir, r, vs);
         _fold(twin, other);
+        twin.note(address(court));
+        other.note(address(controller));
         twin.compare(address(court));
         other.compare(address(controller));
         yes(court.burnt() != 0 && controller.burnt() != 0, "all of it happened");
