@@ -63,13 +63,11 @@ contract CourtHandler is Courts, Acting {
     // -- who keeps to the rules
 
     function append(uint256 seed) external {
-        steps += 1;
         if (_log.length < LONGEST) _log.push(leafHash(abi.encode(seed, _log.length)));
         _did();
     }
 
     function signHead(uint256 size, uint64 term) external {
-        steps += 1;
         SignedHead memory head = headOf(_log, within(size, 1, _log.length), _epoch, _key);
         head.term = term;
         _heads.push(sign(head, _key));
@@ -77,14 +75,12 @@ contract CourtHandler is Courts, Acting {
     }
 
     function signPromise(uint256 seq) external {
-        steps += 1;
         seq = within(seq, 0, _log.length - 1);
         _promises.push(promiseOf(uint64(seq), _log[seq], _epoch, _key));
         _did();
     }
 
     function anchorLog() external {
-        steps += 1;
         (, uint64 size,,) = controller.head();
         if (_log.length == size) _log.push(leafHash(abi.encode(_log.length)));
         anchor(_log, _log.length);
@@ -92,20 +88,17 @@ contract CourtHandler is Courts, Acting {
     }
 
     function report_(uint256 seed) external {
-        steps += 1;
         _reports.push(_next(abi.encode(seed)));
         _did();
     }
 
     function nextAuthority() external {
-        steps += 1;
         (_key, _epoch) = (_key + 1, _epoch + 1);
         replace(_key);
         _did();
     }
 
     function passPool() external {
-        steps += 1;
         address next = address(uint160(0x0E0000) + _epoch);
         (_key, _epoch) = (_key + 1, _epoch + 1);
         (, uint64 size,,) = controller.head();
@@ -118,7 +111,6 @@ contract CourtHandler is Courts, Acting {
     // -- who would convict them
 
     function accuseByHeads(uint256 i, uint256 j, uint256 place, uint256 how) external {
-        steps += 1;
         SignedHead memory one_ = _some(i);
         SignedHead memory other = _some(j);
         uint256 least = one_.size < other.size ? one_.size : other.size;
@@ -145,7 +137,6 @@ contract CourtHandler is Courts, Acting {
     }
 
     function accuseByPromise(uint256 i, uint256 j, uint256 how) external {
-        steps += 1;
         SignedPromise memory promised = _promises[i % _promises.length];
         SignedHead memory head = _some(j);
         if (head.size <= promised.seq) head = headOf(_log, _log.length, _epoch, _key);
@@ -165,7 +156,6 @@ contract CourtHandler is Courts, Acting {
     }
 
     function accuseByReports(uint256 i, uint256 j, uint256 how) external {
-        steps += 1;
         Report memory x = _reports[i % _reports.length];
         Report memory y = _reports[j % _reports.length];
         SignedReport memory other = sign(y);
@@ -201,7 +191,6 @@ contract CourtHandler is Courts, Acting {
     // -- who lies is convicted, whatever came before; then it is as if nobody had lied
 
     function lieInAHead(uint256 size, uint256 place, uint256 against) external {
-        steps += 1;
         uint256 here = vm.snapshotState();
         SignedHead memory truth_ = _true(against);
         bytes32[] memory told = upTo(_log, within(size, 1, _log.length));
@@ -215,7 +204,6 @@ contract CourtHandler is Courts, Acting {
     }
 
     function lieInAPromise(uint256 place, uint256 against) external {
-        steps += 1;
         uint256 here = vm.snapshotState();
         SignedHead memory truth_ = _true(against);
         uint64 index = uint64(within(place, 0, truth_.size - 1));
@@ -225,7 +213,6 @@ contract CourtHandler is Courts, Acting {
     }
 
     function lieInAReport(uint256 which) external {
-        steps += 1;
         uint256 here = vm.snapshotState();
         Report memory x = _reports[which % _reports.length];
         Report memory y = _reports[which % _reports.length];

@@ -96,7 +96,6 @@ contract LedgerHandler is Pools, VaultReplay, Acting {
     /// Nothing monotone may fall in any step.
     modifier watched() {
         vm.warp(_latest);
-        steps += 1;
         uint256[10] memory before = _monotone();
         vm.record();
         vm.recordLogs();

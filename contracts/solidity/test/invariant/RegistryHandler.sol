@@ -86,7 +86,6 @@ contract RegistryHandler is Courts, Acting {
     }
 
     modifier watched() {
-        steps += 1;
         vm.warp(_latest);
         (uint32 epoch, uint64 size,,) = controller.head();
         (_reverted, _disowned) = (false, false);

@@ -81,7 +81,6 @@ contract WildHandler is Pools, VaultReplay, Acting {
     /// Folds the events of the step, and sees that nothing monotone fell in it.
     modifier watched() {
         vm.warp(_latest);
-        steps += 1;
         uint256[22] memory before = _monotone();
         _reverted = false;
         vm.record();
