@@ -99,6 +99,8 @@ function schema(file) {
         const converted = parent.expression?.nodeType === "ElementaryTypeNameExpression";
         // Behind a switch a literal has a small type of its own: no power of one.
         if (node.kind !== "number" || node.subdenomination || !/^[0-9_]+$/.test(raw(node)) || converted || parent.operator === "**") return raw(node);
+        // Nor a shift of one: it would lose what is shifted out.
+        if (parent.operator === "<<" && key === "leftExpression") return raw(node);
         // Zero stands for no bytes here: one has no such type.
         if (/(specHash|anchor|product|\.r|\.vs)$/.test(raw(parent.leftExpression ?? node))) return raw(node);
         const more = String(BigInt(raw(node).replace(/_/g, "")) + 1n);
