@@ -149,9 +149,14 @@ contract BondsTest is Courts {
         court = Court(controller.court());
         bond(owner, BOND);
         _unbond(BOND - MIN_BOND);
+        join(renter);
+        vm.prank(renter);
+        controller.unbond(MIN_STAKE);
         vm.warp(START + UNBOND_S);
         vm.prank(owner);
         court.withdrawBond(PAYEE);
+        vm.prank(renter);
+        controller.withdrawStake();
         anchor(truth, 3);
         join(provider);
         bindNode(provider);

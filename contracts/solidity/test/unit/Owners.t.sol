@@ -278,6 +278,27 @@ contract OwnersTest is Courts, Relays {
         same(court.burnt(), BOND, "burnt once");
     }
 
+    /// Also where the epoch had anchored nothing itself: what it took over does not come back.
+    function test_disowning_gives_up_what_was_taken_over() public {
+        anchor(truth, 3);
+        replace(HEIR_KEY);
+        (bytes32 r, bytes32 vs) = consent(AUTHORITY_KEY, owner);
+        vm.prank(owner);
+        controller.disownAnchors(3, authority, r, vs);
+        same(controller.epochOf(2).anchor, 0, "nothing of epoch 2");
+        same(controller.epochOf(3).anchor, 0, "nor of epoch 3");
+        yes(controller.epochOf(1).anchor != 0, "what epoch 1 said stays said");
+    }
+
+    function test_disowning_too_needs_the_new_keys_word() public {
+        anchor(truth, 3);
+        (bytes32 r, bytes32 vs) = consent(HEIR_KEY, next); // for another owner
+        vm.expectRevert();
+        vm.prank(owner);
+        controller.disownAnchors(1, heir, r, vs);
+        same(kept(owner), BOND, "the bond");
+    }
+
     /// Even epochs that anchor nothing hand the anchor of the one before on, and disowned ones hand on none.
     function test_epochs_hand_their_anchor_on() public {
         anchor(truth, 3);
