@@ -60,6 +60,12 @@ contract BondsTest is Courts {
         same(token.balanceOf(PAYEE), 400e6, "only what was asked for last");
     }
 
+    function test_one_unit_lapses_too() public {
+        _unbond(1);
+        vm.warp(START + 2 * UNBOND_S + 1);
+        _is(BOND, 0, 0);
+    }
+
     function test_the_last_second_of_the_window_counts() public {
         _unbond(1000e6);
         vm.warp(START + 2 * UNBOND_S);

@@ -391,6 +391,15 @@ contract CourtTest is Courts {
         same(court.burnt(), 7, "a tenth of that is nothing");
     }
 
+    function test_a_tenth_of_ten_units_is_paid() public {
+        vm.prank(address(controller));
+        court.forfeit(owner);
+        bond(owner, 19);
+        fork(headOf(truth, 4), headOf(lie, 4), none());
+        same(token.balanceOf(PAYEE), 1, "one unit");
+        same(court.burnt(), BOND + 18, "the rest");
+    }
+
     function test_what_leaves_is_at_stake_until_it_is_taken() public {
         vm.prank(owner);
         court.unbond(BOND - MIN_BOND);
@@ -432,8 +441,15 @@ contract CourtTest is Courts {
         refuse(ICourt.NotController.selector, abi.encode(owner));
         vm.prank(owner);
         court.forfeit(owner);
+        vm.recordLogs();
         vm.prank(address(controller));
         court.forfeit(next); // nothing is there
         same(court.burnt(), 0, "nothing");
+        same(vm.getRecordedLogs().length, 0, "and nothing is told");
+        bond(next, 1);
+        vm.prank(address(controller));
+        court.forfeit(next);
+        same(court.burnt(), 1, "one unit");
+        same(kept(next), 0, "and it is gone");
     }
 }

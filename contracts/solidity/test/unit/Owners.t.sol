@@ -49,6 +49,14 @@ contract OwnersTest is Courts, Relays {
         controller.anchor(2, 6, "root", "digest");
     }
 
+    function test_a_key_that_was_no_standby_is_not_told_to_be_none() public {
+        (bytes32 r, bytes32 vs) = consent(HEIR_KEY, owner);
+        vm.recordLogs();
+        vm.prank(owner);
+        controller.replaceAuthority(heir, r, vs);
+        same(vm.getRecordedLogs().length, 1, "the change and nothing else");
+    }
+
     /// The key may stay: a new epoch alone makes the statements of the old one history.
     function test_the_present_key_may_begin_the_next_epoch() public {
         replace(AUTHORITY_KEY);
