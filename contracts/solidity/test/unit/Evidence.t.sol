@@ -68,6 +68,26 @@ contract EvidenceTest is Courts {
         }
     }
 
+    /// All places of all small trees, also lopsided ones.
+    function test_every_leaf_of_every_small_tree_is_proven() public view {
+        for (uint256 size = 1; size < 36; ++size) {
+            bytes32[] memory leaves = some(size, 9);
+            bytes32 root = rootOf(leaves);
+            for (uint256 i; i < size; ++i) {
+                opened.prove(leaves[i], uint64(i), uint64(size), pathOf(leaves, i), root);
+            }
+        }
+    }
+
+    /// A path beyond the tree's top leads to what this tree's root is not, whatever somebody signed as its root.
+    function test_a_path_longer_than_the_tree_is_none() public {
+        bytes32[] memory path = new bytes32[](1);
+        path[0] = "left";
+        bytes32 root = nodeHash("left", "leaf");
+        refuse(Evidence.BadPath.selector, abi.encode(0, 1, 1));
+        opened.prove("leaf", 0, 1, path, root);
+    }
+
     function test_nothing_is_in_no_tree(uint64 index, bytes32 leaf) public {
         refuse(Evidence.BadPath.selector, abi.encode(index, 0, 0));
         opened.prove(leaf, index, 0, new bytes32[](0), leaf);

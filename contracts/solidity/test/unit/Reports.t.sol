@@ -136,6 +136,12 @@ contract ReportsTest is Courts {
         same(stake, 0, "convicted");
     }
 
+    function test_it_is_so_in_either_order() public {
+        reports(sign(report("more")), sign(report("")));
+        (uint64 stake,) = _stake();
+        same(stake, 0, "convicted");
+    }
+
     function test_both_reports_are_the_nodes_own() public {
         SignedReport memory good = sign(report("a"));
         for (uint256 i; i < 2; ++i) {
