@@ -3,6 +3,7 @@ pragma solidity 0.8.37;
 
 import {ERC2771Forwarder} from "@openzeppelin/contracts/metatx/ERC2771Forwarder.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
+import {Errors} from "@openzeppelin/contracts/utils/Errors.sol";
 
 /// Brings signed requests to pools, so that a wallet without gas can use them through any relayer. Has no owner and
 /// holds nothing. Signatures are those of the account's own key or, for a contract wallet, EIP-1271. A request whose call
@@ -19,6 +20,12 @@ contract Forwarder is ERC2771Forwarder("Selion Forwarder") {
     {
         if (refundReceiver != address(0)) revert RefundRefused(refundReceiver);
         super.executeBatch(requests, refundReceiver);
+    }
+
+    /// OpenZeppelin's batch also goes on after a failed call that carries no value, whoever gets refunds.
+    function _execute(ForwardRequestData calldata request, bool requireValidRequest) internal override returns (bool) {
+        if (!super._execute(request, requireValidRequest)) revert Errors.FailedCall();
+        return true;
     }
 
     /// The plain signature first: an account of a key that also has code (EIP-7702) need not know EIP-1271.

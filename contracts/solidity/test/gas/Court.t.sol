@@ -2,21 +2,20 @@
 pragma solidity 0.8.37;
 
 import {Courts} from "../utils/Courts.sol";
-import {Item2} from "../../src/interfaces/IVault.sol";
-import {Owed, SignedHead} from "../../src/interfaces/ICourt.sol";
-import {Court} from "../../src/Court.sol";
+import {Leaves, SignedHead, SignedPromise, SignedReport} from "../../src/interfaces/ICourt.sol";
 
-/// Makes a court alone.
-contract CourtMaker {
-    function make(address vault, address token) external returns (address) {
-        return address(new Court(address(1), vault, token, 1, 1, 1, address(2), address(3)));
-    }
-}
-
-/// What the court costs as transactions of their own, cold. Run by test.sh with --isolate. "again": those who are credited
-/// have had a credit before. The vault is a double whose views read as many slots as the real one's.
+/// What court, owner and authority cost as transactions of their own, cold. Run by test.sh with --isolate. Paths are
+/// those of a log of a million entries.
 contract CourtGasTest is Courts {
-    address internal constant LATER = address(0xBEEF03);
+    address internal constant ANYBODY = address(0xA2B0);
+    uint256 internal constant DEPTH = 20;
+    uint64 internal constant SIZE = uint64(1 << DEPTH);
+
+    function setUp() public override {
+        super.setUp();
+        token.mint(PAYEE, 1); // the payee has tokens
+        token.mint(address(controller), 1);
+    }
 
     function _note(string memory name, uint256 limit) private {
         uint256 used = vm.lastCallGas().gasTotalUsed;
@@ -24,71 +23,96 @@ contract CourtGasTest is Courts {
         yes(used <= limit, string.concat(name, " is above its target"));
     }
 
-    function _heads(uint32 epoch) private {
-        SignedHead memory one = sign(SignedHead(1e6, keccak256("a"), keccak256("s"), epoch, 7, 0, 0), AUTHORITY_KEY);
-        SignedHead memory other = sign(SignedHead(1e6, keccak256("b"), keccak256("t"), epoch, 8, 0, 0), AUTHORITY_KEY);
-        vm.prank(ANYBODY, ANYBODY);
-        court.proveTwoHeads(one, other);
-    }
-
-    function test_two_heads() public {
-        _heads(1);
-        _note("two heads", 85_000);
-    }
-
-    function _overPromise() private {
-        vault.setAccount(renter, session, 100e6, UNTIL);
-        Owed[] memory owed = new Owed[](2);
-        owed[0] = Owed(provider, voucher(provider, 300e6, 1_800_000_000_000, SESSION_KEY, AUTHORITY_KEY));
-        owed[1] = Owed(LATER, voucher(LATER, 900e6, 1_800_000_000_000, SESSION_KEY, AUTHORITY_KEY));
-        vm.prank(ANYBODY, ANYBODY);
-        court.proveOverPromise(owed);
-    }
-
-    function test_an_over_promise_of_two() public {
-        _overPromise();
-        // Two new credits of 22,100 and a new case are 66,300 of it. Who was credited before costs 17,100 less. 4,000 is
-        // the price of a reader apart from the court: a cold account, what it asks the court, the call's bytes twice.
-        _note("over-promise of two, first", 162_000);
-        renter = address(0xBEEF11);
-        _overPromise();
-        _note("over-promise of two, again", 130_000);
-    }
-
-    function _accuse(uint64 cumulative) private {
-        vault.setKey(renter, vm.addr(0x0734), UNTIL, 0, 1);
-        Item2 memory item = voucher(provider, cumulative, 1_800_000_000_000, 0x0734, AUTHORITY_KEY);
-        vm.prank(ANYBODY, ANYBODY);
-        court.accuseOverBill(provider, item);
-    }
-
-    function test_a_conviction() public {
-        fund(ANYBODY, 2 * DEPOSIT);
-        for (uint64 i = 1; i < 3; ++i) {
-            _accuse(4000e6 + i);
-            _note(i == 1 ? "accuse over bill, first" : "accuse over bill, again", 260_000);
-            vm.warp(1_800_000_000 + i * 2 days); // not from block.timestamp, which the compiler reads once
-            bytes32 case_ = keccak256(abi.encode(uint8(4), authority, renter, provider, 4000e6 + i));
-            vm.prank(ANYBODY, ANYBODY);
-            court.convict(case_);
-            _note(i == 1 ? "convict, first" : "convict, again", 95_000);
+    /// A head of a full tree of 2^20 leaves in which the first one is `leaf`.
+    function _full(bytes32 leaf) private view returns (SignedHead memory head, bytes32[] memory path) {
+        path = some(DEPTH, 3);
+        bytes32 root = leaf;
+        for (uint256 i; i < DEPTH; ++i) {
+            root = nodeHash(root, path[i]);
         }
+        head = sign(SignedHead(SIZE, root, stateOf(root), 1, 7, 0, 0), AUTHORITY_KEY);
+    }
+
+    function test_two_heads_of_one_size() public {
+        (SignedHead memory one_,) = _full("a");
+        (SignedHead memory other,) = _full("b");
+        vm.prank(ANYBODY, ANYBODY);
+        court.proveFork(one_, other, none(), PAYEE);
+        _note("two heads of one size, first", 130_000); // burnt and the epoch's conviction are new slots
+        replace(HEIR_KEY);
+        bond(owner, BOND);
+        one_ = sign(SignedHead(9, "a", "s", 2, 7, 0, 0), HEIR_KEY);
+        other = sign(SignedHead(9, "b", "s", 2, 7, 0, 0), HEIR_KEY);
+        vm.prank(ANYBODY, ANYBODY);
+        court.proveFork(one_, other, none(), PAYEE);
+        _note("two heads of one size, again", 115_000);
+    }
+
+    function test_two_heads_by_paths() public {
+        (SignedHead memory one_, bytes32[] memory path) = _full("a");
+        (SignedHead memory other,) = _full("b");
+        bytes32[] memory longer = new bytes32[](DEPTH + 1);
+        for (uint256 i; i < DEPTH; ++i) {
+            longer[i] = path[i];
+        }
+        longer[DEPTH] = "right";
+        other.root = nodeHash(other.root, "right");
+        other.size = 2 * SIZE;
+        other = sign(other, AUTHORITY_KEY);
+        vm.prank(ANYBODY, ANYBODY);
+        court.proveFork(one_, other, Leaves(0, "a", path, "b", longer), PAYEE);
+        _note("two heads by paths of 20, first", 230_000);
+    }
+
+    function test_a_broken_promise() public {
+        (SignedHead memory head, bytes32[] memory path) = _full("a");
+        SignedPromise memory promised = promiseOf(0, "b", 1, AUTHORITY_KEY);
+        vm.prank(ANYBODY, ANYBODY);
+        court.proveBrokenPromise(promised, head, "a", path, PAYEE);
+        _note("broken promise by a path of 20, first", 180_000);
+    }
+
+    function test_two_reports() public {
+        join(provider);
+        bindNode(provider);
+        (SignedReport memory one_, SignedReport memory other) = (sign(report(new bytes(200))), sign(report("b")));
+        vm.prank(ANYBODY, ANYBODY);
+        court.proveTwoReports(one_, other, PAYEE);
+        _note("two reports, first", 150_000);
     }
 
     function test_bonds() public {
-        vm.prank(authority, authority);
+        token.mint(ANYBODY, 10e6);
+        vm.prank(ANYBODY);
+        token.approve(address(court), 10e6);
+        vm.prank(ANYBODY, ANYBODY);
+        court.bond(10e6);
+        _note("bond first", 75_000);
+        vm.prank(owner, owner);
         court.unbond(1e6);
-        _note("unbond", 36_000);
+        _note("unbond", 47_000);
         vm.warp(block.timestamp + UNBOND_S);
-        vm.prank(authority, authority);
-        court.withdrawBond(ANYBODY);
-        _note("withdraw bond first", 67_000);
+        vm.prank(owner, owner);
+        court.withdrawBond(PAYEE);
+        _note("withdraw bond", 50_000);
     }
 
-    function test_making_a_court() public {
-        CourtMaker maker = new CourtMaker();
-        vm.prank(ANYBODY, ANYBODY);
-        maker.make(address(vault), address(token));
-        _note("court through a factory", 2_500_000);
+    function test_a_life_of_an_owner() public {
+        anchor(truth, 3);
+        (bytes32 r, bytes32 vs) = consent(HEIR_KEY, owner);
+        vm.prank(owner, owner);
+        controller.replaceAuthority(heir, r, vs);
+        _note("replace authority", 175_000);
+        bond(renter, BOND);
+        vm.prank(owner, owner);
+        controller.announceOwner(renter);
+        _note("announce owner", 55_000);
+        vm.warp(block.timestamp + HAND_OVER_S);
+        (r, vs) = consent(SESSION_KEY, renter);
+        bytes32 root = rootOf(upTo(truth, 3));
+        bytes32 digest = stateOf(root);
+        vm.prank(renter, renter);
+        controller.acceptOwner(session, r, vs, 3, root, digest);
+        _note("accept owner", 200_000);
     }
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Acting, Campaign} from "../utils/Campaign.sol";
 import {Pools} from "../utils/Pools.sol";
 import {LedgerHandler} from "./LedgerHandler.sol";
 
 /// The invariants of IVault, over random interleavings of everything anybody may do with an honest log.
-contract LedgerInvariants is Pools {
+contract LedgerInvariants is Pools, Campaign {
     LedgerHandler internal handler;
 
     function setUp() public override {
@@ -15,9 +16,8 @@ contract LedgerInvariants is Pools {
         handler = new LedgerHandler(token, controller, vault, AUTHORITY_KEY, vm.getRecordedLogs());
     }
 
-    function targetContracts() external view returns (address[] memory targets) {
-        targets = new address[](1);
-        targets[0] = address(handler);
+    function acting() internal view override returns (Acting) {
+        return handler;
     }
 
     /// J14: paid + refunded = deposited (1 and 2).
@@ -38,10 +38,18 @@ contract LedgerInvariants is Pools {
         for (uint256 i; i < 4; ++i) {
             owed += balanceOf(handler.renterAt(i));
         }
+        uint256 charged;
+        uint256 fees = handler.feesOut();
         for (uint256 i; i < 3; ++i) {
-            (uint64 earned, uint64 fee, uint64 paidOut, uint64 feeOut) = vault.totals(handler.providerAt(i));
-            owed += earned - paidOut + fee - feeOut;
+            (uint64 earned, uint64 fee, uint64 paidOut) = vault.totals(handler.providerAt(i));
+            owed += earned - paidOut + fee;
+            charged += fee;
         }
+        for (uint32 epoch = 1; epoch <= controller.epoch(); ++epoch) {
+            fees += vault.feesOf(epoch);
+        }
+        same(fees, charged, "4: what providers were charged is what the epochs earned");
+        owed -= handler.feesOut();
         same(token.balanceOf(address(vault)), owed, "1: held = owed");
         same(handler.moneyIn(), handler.moneyOut() + owed, "2: in = out + held");
     }
@@ -57,7 +65,7 @@ contract LedgerInvariants is Pools {
             sum += claimed;
             fees += claimed * FEE_BPS / 10_000;
         }
-        (uint64 earned, uint64 fee,,) = vault.totals(to);
+        (uint64 earned, uint64 fee,) = vault.totals(to);
         same(uint256(earned) + fee, sum, "4: earned + fee");
         same(fee, fees, "4: fee");
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Acting} from "../utils/Campaign.sol";
 import {Pools} from "../utils/Pools.sol";
 import {VaultReplay} from "../utils/VaultReplay.sol";
 import {Mood, WildToken} from "../utils/WildToken.sol";
@@ -12,8 +13,10 @@ import {Vault} from "../../src/Vault.sol";
 /// Everybody is hostile: the authority countersigns whatever it is shown, renters thaw, rotate and revoke at will, the
 /// token lies and reenters, amounts and times go to the ends of their lanes. The fourth renter and the third provider
 /// are the token itself. Each claim is compared with what the rules in IVault say it pays.
-contract WildHandler is Pools, VaultReplay {
+contract WildHandler is Pools, VaultReplay, Acting {
     uint256 private constant KEYS_FROM = 0xF1E1D0;
+    /// Epochs have 32 bits of time: two days before they end, no grace passes it, and every delay of a key does.
+    uint256 private constant END = 2 ** 32 - 2 days;
     address private constant PAYEE = address(0x0A1EE);
 
     struct Promise {
@@ -54,20 +57,38 @@ contract WildHandler is Pools, VaultReplay {
         return i % 3 == 2 ? address(odd) : address(uint160(0xBE0000 + i % 3));
     }
 
+    function actions() public pure override returns (bytes4[] memory all) {
+        all = new bytes4[](14);
+        all[0] = this.enter.selector;
+        all[1] = this.deposit.selector;
+        all[2] = this.grant.selector;
+        all[3] = this.revoke.selector;
+        all[4] = this.thaw.selector;
+        all[5] = this.withdraw.selector;
+        all[6] = this.claim.selector;
+        all[7] = this.claimAgain.selector;
+        all[8] = this.cashOut.selector;
+        all[9] = this.cashOutFees.selector;
+        all[10] = this.register.selector;
+        all[11] = this.replaceAuthority.selector;
+        all[12] = this.wait_.selector;
+        all[13] = this.turn.selector;
+    }
+
     /// Whether the step's call reverted: then its logs never were.
     bool private _reverted;
 
     /// Folds the events of the step, and sees that nothing monotone fell in it.
     modifier watched() {
         vm.warp(_latest);
-        uint256[25] memory before = _monotone();
+        uint256[22] memory before = _monotone();
         _reverted = false;
         vm.record();
         vm.recordLogs();
         _;
         foldVault(address(vault), address(controller), _happened(vm.getRecordedLogs()));
         remember(address(vault));
-        uint256[25] memory afterwards = _monotone();
+        uint256[22] memory afterwards = _monotone();
         for (uint256 i; i < before.length; ++i) {
             if (afterwards[i] < before[i]) fell = true;
         }
@@ -87,6 +108,7 @@ contract WildHandler is Pools, VaultReplay {
         vm.prank(way == 2 ? controller.trustedForwarder() : who);
         (done,) = address(vault).call(data);
         _reverted = !done;
+        if (done) _did();
     }
 
     // -- what anybody may do
@@ -117,7 +139,8 @@ contract WildHandler is Pools, VaultReplay {
         address key = vm.addr(_key(r, k));
         (address own,,) = vault.account(renterAt(r));
         (uint64 left, uint32 end, uint32 deadFrom, uint8 kind) = vault.keyOf(renterAt(r), key);
-        bool fine = own != key && kind != 2 && deadFrom == 0 && cap >= left && until >= end;
+        bool alive = kind != 0 && deadFrom == 0;
+        bool fine = own != key && deadFrom <= block.timestamp && (!alive || (cap >= left && until >= end));
         bool done = _does(renterAt(r), abi.encodeCall(IVault.grant, (key, cap, until)));
         yes(done == fine, "granted against the rules, or a grant was refused");
     }
@@ -142,7 +165,7 @@ contract WildHandler is Pools, VaultReplay {
     function withdraw(uint256 r) external watched {
         address who = renterAt(r);
         (uint64 amount, uint40 readyAt) = vault.thawing(who);
-        bool fine = amount != 0 && block.timestamp >= readyAt && uint8(odd.mood()) <= uint8(Mood.Fee);
+        bool fine = amount != 0 && block.timestamp >= readyAt && balanceOf(who) != 0 && uint8(odd.mood()) <= uint8(Mood.Fee);
         bool done = _does(who, abi.encodeCall(IVault.withdraw, (PAYEE)));
         yes(done == fine, "withdrawn against the rules, or a withdrawal was refused");
     }
@@ -170,30 +193,40 @@ contract WildHandler is Pools, VaultReplay {
     }
 
     function cashOut(uint256 p) external watched {
-        (uint64 earned,, uint64 out,) = vault.totals(providerAt(p));
+        (uint64 earned,, uint64 out) = vault.totals(providerAt(p));
         bool fine = earned > out && uint8(odd.mood()) <= uint8(Mood.Fee);
-        bool done = _does(providerAt(p), abi.encodeCall(IVault.cashOut, (PAYEE)));
+        bool done = _does(address(uint160(p)), abi.encodeCall(IVault.cashOut, (providerAt(p))));
         yes(done == fine, "cashed out against the rules, or a cash-out was refused");
     }
 
-    function cashOutFees(uint256 p) external watched {
-        (, uint64 fee,, uint64 out) = vault.totals(providerAt(p));
-        bool fine = fee > out && uint8(odd.mood()) <= uint8(Mood.Fee);
-        address[] memory from = new address[](2);
-        (from[0], from[1]) = (providerAt(p), providerAt(p)); // named twice
-        bool done = _does(vm.addr(_authorityKey), abi.encodeCall(IVault.cashOutFees, (PAYEE, from)));
+    function cashOutFees(uint32 which, bool byOwner) external watched {
+        which = uint32(within(which, 0, epoch + 1)); // also epochs that never were
+        bool fine = byOwner && vault.feesOf(which) != 0 && uint8(odd.mood()) <= uint8(Mood.Fee);
+        bool done = _does(byOwner ? owner : authority, abi.encodeCall(IVault.cashOutFees, (which, PAYEE)));
         yes(done == fine, "fees went out against the rules, or fees were refused");
     }
 
-    function passAuthority() external watched {
+    /// A provider joins the registry: from now on delegated keys pay it.
+    function register(uint256 p) external watched {
+        if (controller.payoutOf(providerAt(p)) != address(0)) return;
+        if (odd.mood() != Mood.Honest) return;
+        odd.mint(providerAt(p), MIN_STAKE);
+        odd.allow(providerAt(p), address(controller));
+        vm.prank(providerAt(p));
+        controller.registerProvider(providerAt(p), MIN_STAKE);
+        _did();
+    }
+
+    function replaceAuthority() external watched {
         _authorityKey += 1;
-        vm.prank(vm.addr(_authorityKey - 1));
-        controller.passAuthority(vm.addr(_authorityKey));
+        replace(_authorityKey);
         epoch += 1;
+        _did();
     }
 
     function wait_(uint32 seconds_) external watched {
-        if (seconds_ % 64 == 0 && _latest < 2 ** 32 - 2 days) _pass(2 ** 32 - 2 days - _latest);
+        _did();
+        if (seconds_ % 64 == 0) _pass(END);
         else _pass(within(seconds_, 1, 4 days));
     }
 
@@ -201,7 +234,7 @@ contract WildHandler is Pools, VaultReplay {
         bytes memory data;
         if (call_ % 7 == 0) data = abi.encodeCall(IVault.deposit, (_amount(amount)));
         if (call_ % 7 == 1) data = abi.encodeCall(IVault.withdraw, (PAYEE));
-        if (call_ % 7 == 2) data = abi.encodeCall(IVault.cashOut, (PAYEE));
+        if (call_ % 7 == 2) data = abi.encodeCall(IVault.cashOut, (address(odd)));
         if (call_ % 7 == 3) data = abi.encodeCall(IVault.enter, (_amount(amount), vm.addr(_key(3, amount)), UNTIL));
         if (call_ % 7 == 4) data = abi.encodeCall(IVault.thaw, (balanceOf(address(odd))));
         if (call_ % 7 == 5) data = abi.encodeCall(IVault.revoke, (vm.addr(_key(3, amount))));
@@ -209,6 +242,7 @@ contract WildHandler is Pools, VaultReplay {
             Promise storage old = _promises[amount % 8];
             data = abi.encodeCall(IVault.claim, (old.v.provider, one(old.item)));
         }
+        _did();
         _purse(address(odd), type(uint64).max);
         // Honest half of the time: a world where nothing succeeds shows nothing.
         odd.turn(mood % 2 == 0 ? Mood.Honest : Mood(mood / 2 % 6), address(vault), data);
@@ -237,30 +271,24 @@ contract WildHandler is Pools, VaultReplay {
             vault.withdraw(PAYEE);
         }
         for (uint256 i; i < 3; ++i) {
-            _leave(providerAt(i));
+            (uint64 earned,, uint64 out) = vault.totals(providerAt(i));
+            if (earned != out) vault.cashOut(providerAt(i));
+        }
+        for (uint32 i = 1; i <= epoch; ++i) {
+            if (vault.feesOf(i) == 0) continue;
+            vm.prank(owner);
+            vault.cashOutFees(i, PAYEE);
         }
     }
 
     // -- inside
-
-    function _leave(address who) private {
-        (uint64 earned, uint64 fee, uint64 out, uint64 feeOut) = vault.totals(who);
-        address[] memory from = new address[](1);
-        from[0] = who;
-        vm.prank(who);
-        if (earned != out) vault.cashOut(PAYEE);
-        else vault.thaw(0);
-        vm.prank(vm.addr(_authorityKey));
-        if (fee != feeOut) vault.cashOutFees(PAYEE, from);
-        else vault.thaw(0);
-    }
 
     function _submit(Promise memory it, uint8 path) private {
         Voucher memory v = it.v;
         bool aggregated = path % 3 == 1;
         uint64 want = _pays(it, aggregated);
         uint64 before = claimedOf(v.provider, v.renter);
-        (uint64 earned, uint64 fee,,) = vault.totals(v.provider);
+        (uint64 earned, uint64 fee,) = vault.totals(v.provider);
         uint64 kept = uint64(uint256(before + want) * FEE_BPS / 10_000 - uint256(before) * FEE_BPS / 10_000);
         bool fits = uint256(earned) + want - kept <= type(uint64).max && uint256(fee) + kept <= type(uint64).max;
         bytes memory data;
@@ -282,6 +310,7 @@ contract WildHandler is Pools, VaultReplay {
         _reverted = !done;
         yes(done == fits, "a claim reverts only where a total would pass 64 bits");
         same(claimedOf(v.provider, v.renter) - before, done ? want : 0, "what a claim pays");
+        if (claimedOf(v.provider, v.renter) != before) _did();
     }
 
     /// What IVault says that a voucher pays now.
@@ -289,7 +318,7 @@ contract WildHandler is Pools, VaultReplay {
         Voucher memory v = it.v;
         (address own, uint64 balance, uint32 until) = vault.account(v.renter);
         uint64 before = claimedOf(v.provider, v.renter);
-        (address signer, uint40 validUntil) = vault.authorityOf(v.epoch);
+        (address signer, uint32 validUntil) = vault.authorityOf(v.epoch);
         if (v.cumulative <= before) return 0;
         if (!aggregated && (signer != vm.addr(it.authorityKey) || block.timestamp > validUntil)) return 0;
         paid = v.cumulative - before < balance ? v.cumulative - before : balance;
@@ -297,6 +326,7 @@ contract WildHandler is Pools, VaultReplay {
         (uint64 cap, uint32 end, uint32 deadFrom, uint8 kind) = vault.keyOf(v.renter, it.key);
         if (kind == 0 || v.usedThroughMs > uint256(end) * 1000) return 0;
         if (deadFrom != 0 && block.timestamp >= deadFrom) return 0;
+        if (kind == 1 && controller.payoutOf(v.provider) == address(0)) return 0;
         if (kind == 1 && paid > cap) return cap;
     }
 
@@ -342,17 +372,17 @@ contract WildHandler is Pools, VaultReplay {
     }
 
     function _pass(uint256 seconds_) private {
-        _latest += seconds_;
+        _latest = _latest + seconds_ < END ? _latest + seconds_ : END;
         vm.warp(_latest);
     }
 
-    function _monotone() private view returns (uint256[25] memory all) {
+    function _monotone() private view returns (uint256[22] memory all) {
         for (uint256 p; p < 3; ++p) {
-            (all[p * 8], all[p * 8 + 1], all[p * 8 + 2], all[p * 8 + 3]) = vault.totals(providerAt(p));
+            (all[p * 7], all[p * 7 + 1], all[p * 7 + 2]) = vault.totals(providerAt(p));
             for (uint256 r; r < 4; ++r) {
-                all[p * 8 + 4 + r] = claimedOf(providerAt(p), renterAt(r));
+                all[p * 7 + 3 + r] = claimedOf(providerAt(p), renterAt(r));
             }
         }
-        all[24] = controller.epoch();
+        all[21] = controller.epoch();
     }
 }

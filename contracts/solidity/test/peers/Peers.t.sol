@@ -5,7 +5,9 @@ import {Pools} from "../utils/Pools.sol";
 import {Vm} from "../utils/Vm.sol";
 import {Mood, WildToken} from "../utils/WildToken.sol";
 import {ComponentKind, IController} from "../../src/interfaces/IController.sol";
+import {ICourt} from "../../src/interfaces/ICourt.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
+import {Court} from "../../src/Court.sol";
 import {
     IgnoresTheAnswer,
     IndexesAText,
@@ -25,6 +27,7 @@ import {
 /// | read in | defect | here |
 /// |---|---|---|
 /// | Prime Intellect StakeManager | an event is emitted after `delete`: its amount is 0 | test_amounts_in_events |
+/// | Prime Intellect StakeManager | matured unbonds stay, and leave in the block of a slash | test_matured_unbonds |
 /// | Prime Intellect | a role is taken from the caller, not from its holder | test_passing_authority |
 /// | Prime Intellect ComputeRegistry | events leave out stored fields | test_events_hold_every_field |
 /// | Prime Intellect | the answer of transferFrom is not looked at | test_the_tokens_answer |
@@ -35,8 +38,8 @@ import {
 /// | Golem (yagna 3126) | a provider is paid only if the renter accepts | test_pay_without_the_renter |
 ///
 /// No counterpart here:
-/// matured unbonds escape a slash, and the slash pays the validator who ordered it (Prime): nothing is slashed; stake
-/// leaves by its owner after a delay only, whoever is the authority (Registry.t.sol).
+/// the slash pays the validator who ordered it (Prime): nobody orders one, two signed statements do, and nine tenths are
+/// burnt (Court.t.sol, Reports.t.sol).
 /// ValidatorQuorum.newCall indexes an array that is never pushed to (Prime): there is no quorum; the only array is the
 /// factory's list, which create() pushes to (test_a_pool_says_its_terms).
 /// The mediation fee always comes from the client (Lilypad): there is no mediation and no fee on a dispute.
@@ -73,10 +76,22 @@ contract PeersTest is Pools {
         (, uint64 amount) = abi.decode(_only(IVault.Withdrawn.selector).data, (address, uint64));
         same(amount, token.balanceOf(renter), "withdrawn");
         vm.recordLogs();
-        vm.prank(provider);
         vault.cashOut(provider);
         (, amount) = abi.decode(_only(IVault.CashedOut.selector).data, (address, uint64));
         same(amount, token.balanceOf(provider), "cashed out");
+    }
+
+    /// What was asked for and not taken in its window is at stake again: nothing waits at the door for the evidence.
+    function test_matured_unbonds_do_not_wait_for_a_slash() public {
+        Court court = Court(controller.court());
+        bond(owner, 1000e6);
+        vm.prank(owner);
+        court.unbond(1000e6 - MIN_BOND);
+        vm.warp(block.timestamp + 2 * UNBOND_S + 1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NotReady.selector, 0, 0));
+        vm.prank(owner);
+        court.withdrawBond(owner);
+        same(court.atStake(1), 1000e6, "all of it");
     }
 
     function test_passing_authority_takes_it_from_its_holder() public {
@@ -85,15 +100,18 @@ contract PeersTest is Pools {
         poc.setValidator(address(2));
         yes(poc.validator(address(1)), "poc: the outgoing validator stays");
 
-        address next = vm.addr(0x0E87);
+        replace(HEIR_KEY);
+        vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, authority, heir));
         vm.prank(authority);
-        controller.passAuthority(next);
-        vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, authority, next));
-        vm.prank(authority);
-        controller.passAuthority(authority);
-        vm.expectRevert(abi.encodeWithSelector(IVault.NotAuthority.selector, authority, next));
-        vm.prank(authority);
-        vault.cashOutFees(authority, new address[](0));
+        controller.renew();
+        address next = address(0x4E87);
+        handOver(next, HEIR_KEY, 0, 0);
+        vm.expectRevert(abi.encodeWithSelector(IController.NotOwner.selector, owner, next));
+        vm.prank(owner);
+        controller.announceOwner(owner);
+        vm.expectRevert(abi.encodeWithSelector(IVault.NotOwner.selector, owner, next));
+        vm.prank(owner);
+        vault.cashOutFees(3, owner);
     }
 
     function test_events_hold_every_field_that_is_stored() public {
@@ -149,10 +167,8 @@ contract PeersTest is Pools {
         vault.deposit(100e6);
         vault.claim(provider, one(sign(voucher(50e6))));
         vm.expectRevert();
-        vm.prank(provider);
         vault.cashOut(provider);
         odd.turn(Mood.Honest, address(0), "");
-        vm.prank(provider);
         vault.cashOut(provider);
         same(odd.balanceOf(provider), 49e6, "nothing was lost meanwhile");
     }
@@ -182,9 +198,9 @@ contract PeersTest is Pools {
             vm.prank(renter, renter);
             yes(!phisher.free(address(vault), calls[i]), "the phisher is not the renter");
         }
-        vm.prank(authority, authority);
-        bytes memory pass = abi.encodeCall(IController.passAuthority, (address(phisher)));
-        yes(!phisher.free(address(controller), pass), "nor the authority");
+        vm.prank(owner, owner);
+        bytes memory pass = abi.encodeCall(IController.announceOwner, (address(phisher)));
+        yes(!phisher.free(address(controller), pass), "nor the owner");
     }
 
     function test_texts_in_events_can_be_read() public {
@@ -197,7 +213,7 @@ contract PeersTest is Pools {
 
         vm.recordLogs();
         vm.prank(authority);
-        controller.registerComponent(ComponentKind.Controller, "http://here", UNTIL);
+        controller.registerComponent(ComponentKind.Controller, "http://here", uint40(block.timestamp + 1));
         (, string memory endpoint) = abi.decode(_only(IController.ComponentRegistered.selector).data, (uint40, string));
         same(keccak256(bytes(endpoint)), keccak256("http://here"), "the text itself");
     }
@@ -208,7 +224,7 @@ contract PeersTest is Pools {
         vm.warp(block.timestamp + 1 hours);
         yes(poc.timedOut(), "poc: over after an hour of three days");
 
-        // Grace 1 day, thaw 3 days, unbond 7 days: each ends at its own second.
+        // Grace 1 day, hand-over 2 days, thaw 3 days, unbond 7 days: each ends at its own second.
         enter(renter, 100e6, SESSION_KEY);
         fund(provider, MIN_STAKE);
         vm.prank(provider);
@@ -219,9 +235,12 @@ contract PeersTest is Pools {
         vault.thaw(1);
         vm.prank(renter);
         vault.revoke(session);
-        vm.prank(authority);
-        controller.passAuthority(vm.addr(0x0E87));
-        (, uint40 validUntil) = vault.authorityOf(1);
+        vm.prank(owner);
+        controller.announceOwner(renter);
+        replace(HEIR_KEY);
+        (, uint40 acceptAt) = controller.announced();
+        same(acceptAt, block.timestamp + HAND_OVER_S, "hand-over");
+        (, uint32 validUntil) = vault.authorityOf(1);
         (, uint40 readyAt) = vault.thawing(renter);
         (,, uint32 deadFrom,) = vault.keyOf(renter, session);
         (,,, uint40 stakeAt) = controller.provider(provider);
@@ -253,7 +272,6 @@ contract PeersTest is Pools {
         enter(renter, 100e6, SESSION_KEY);
         vm.prank(address(0x57A9)); // anybody; the renter does nothing
         vault.claim(provider, one(sign(voucher(70e6))));
-        vm.prank(provider);
         vault.cashOut(provider);
         same(token.balanceOf(provider), 68_600_000, "paid");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {AccountWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "../../src/lib/Lanes.sol";
+import {AccountWord, AuthorityWord, KeyWord, PairWord, ThawingWord, TotalsWord, VoucherWords} from "../../src/lib/Lanes.sol";
 
 /// Proved for every input by halmos (halmos.sh): what is packed comes out again, and an addition in place that was
 /// checked, as the vault makes it, changes its own lane only. Plain `assert`: halmos looks for its panic.
@@ -23,10 +23,39 @@ contract LanesSymbolic {
         assert(word >> 128 == 0);
     }
 
-    function check_thawing_lanes(uint64 amount, uint40 readyAt, uint40 withdrawnAt) external pure {
-        uint256 word = ThawingWord.pack(amount, readyAt, withdrawnAt);
+    function check_thawing_lanes(uint64 amount, uint40 readyAt) external pure {
+        uint256 word = ThawingWord.pack(amount, readyAt);
         assert(ThawingWord.amount(word) == amount && ThawingWord.readyAt(word) == readyAt);
-        assert(ThawingWord.withdrawnAt(word) == withdrawnAt && word >> 144 == 0);
+        assert(word >> 104 == 0);
+    }
+
+    function check_authority_lanes(address signer, uint32 validUntil, uint64 fees) external pure {
+        uint256 word = AuthorityWord.pack(signer, validUntil, fees);
+        assert(AuthorityWord.signer(word) == signer && AuthorityWord.validUntil(word) == validUntil);
+        assert(AuthorityWord.fees(word) == fees);
+    }
+
+    /// What an epoch earns, as Vault._earn adds it: what does not fit is left out, and no lane carries.
+    function check_fees_stay_in_their_lane(uint256 word, uint256 more) external pure {
+        uint256 room = type(uint64).max - AuthorityWord.fees(word);
+        uint256 next = word + (more < room ? more : room);
+        assert(next >> 64 == word >> 64);
+        assert(AuthorityWord.fees(next) >= AuthorityWord.fees(word));
+        if (more <= room) assert(AuthorityWord.fees(next) == AuthorityWord.fees(word) + more);
+    }
+
+    /// Fees that leave, as Vault.cashOutFees subtracts them.
+    function check_fees_leave_their_lane_only(uint256 word) external pure {
+        uint256 next = word - AuthorityWord.fees(word);
+        assert(next >> 64 == word >> 64 && AuthorityWord.fees(next) == 0);
+    }
+
+    /// What a delegated key spends, as Vault._spendOtherKey does: no more than its cap.
+    function check_spending_stays_in_its_lane(uint256 word, uint64 paid) external pure {
+        if (paid > KeyWord.capLeft(word)) return; // the vault takes the cap then
+        uint256 next = KeyWord.spend(word, paid);
+        assert(KeyWord.capLeft(next) == KeyWord.capLeft(word) - paid);
+        assert(uint72(next) == uint72(word) && next >> 136 == word >> 136);
     }
 
     function check_key_lanes(uint64 capLeft, uint32 until, uint32 deadFrom, uint8 kind) external pure {
@@ -69,17 +98,15 @@ contract LanesSymbolic {
         assert(uint128(next) == uint128(word));
     }
 
-    /// The exits, as Vault.cashOut and Vault.cashOutFees add them: what was paid rises to what was due, no lane falls.
-    function check_exits_stay_in_their_lanes(uint256 word) external pure {
-        if (TotalsWord.paidOut(word) > TotalsWord.earned(word) || TotalsWord.feeOut(word) > TotalsWord.fee(word)) return;
+    /// An exit, as Vault.cashOut adds it: what was paid rises to what was earned, and no lane falls.
+    function check_an_exit_stays_in_its_lane(uint256 word) external pure {
+        if (TotalsWord.paidOut(word) > TotalsWord.earned(word)) return;
         uint256 next = word + (uint256(TotalsWord.earned(word) - TotalsWord.paidOut(word)) << 64);
         assert(TotalsWord.paidOut(next) == TotalsWord.earned(word));
         assert(next >> 128 == word >> 128 && uint64(next) == uint64(word));
-        next = word + (TotalsWord.fee(word) - TotalsWord.feeOut(word));
-        assert(TotalsWord.feeOut(next) == TotalsWord.fee(word) && next >> 64 == word >> 64);
     }
 
-    /// A passing of authority, as Controller._pass writes it: the head stays, but for the time when one was seen.
+    /// A new epoch, as Controller._begin writes it: the head stays, but for the time when one was seen.
     function check_a_new_epoch_leaves_the_head(uint256 word, uint32 time) external pure {
         if (word >> 224 == type(uint32).max) return; // refused: the epoch's own type is full
         uint256 next = (word & ~(uint256(type(uint32).max) << 128) | uint256(time) << 128) + (1 << 224);

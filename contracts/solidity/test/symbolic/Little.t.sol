@@ -11,8 +11,4 @@ contract LittleSymbolic {
             assert(uint8(said[i]) == (i < 8 ? uint8(x >> (8 * i)) : 0));
         }
     }
-
-    function check_a_word_turned_twice_is_itself(uint256 x) external pure {
-        assert(Evidence.swap(Evidence.swap(x)) == x);
-    }
 }

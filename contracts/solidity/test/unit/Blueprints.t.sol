@@ -36,7 +36,7 @@ contract BlueprintsTest is Pools {
         bytes memory arguments = abi.encode(c, token, authority, FEE_BPS, THAW_S, forwarder);
         same(_direct(address(factory), bytes.concat(Blueprints.codeOf("Vault"), arguments), salt), v, "vault");
         same(v.codehash, codes[1], "its code");
-        arguments = abi.encode(c, v, token, PENALTY, UNBOND_S, ANSWER_S, forwarder, factory.reader());
+        arguments = abi.encode(c, v, token, UNBOND_S, MIN_BOND, forwarder);
         same(_direct(address(factory), bytes.concat(Blueprints.codeOf("Court"), arguments), salt), j, "court");
         same(j.codehash, codes[2], "its code");
     }
@@ -44,7 +44,9 @@ contract BlueprintsTest is Pools {
     function test_a_pools_parts_know_each_other() public view {
         same(Court(controller.court()).controller(), address(controller), "the court's controller");
         same(Court(controller.court()).vault(), address(vault), "the court's vault");
-        same(Court(controller.court()).reader(), factory.reader(), "the court's reader");
+        same(Court(controller.court()).token(), address(token), "the court's token");
+        same(Court(controller.court()).minBond(), MIN_BOND, "the court's terms");
+        same(Court(controller.court()).unbondDelayS(), UNBOND_S, "and its delay");
         same(controller.vault(), address(vault), "the controller's vault");
     }
 
@@ -53,20 +55,18 @@ contract BlueprintsTest is Pools {
         yes(!done, "it is not callable");
     }
 
-    function _factory(address vaultBlueprint) private returns (bool made) {
-        return _factory(factory.reader(), vaultBlueprint);
-    }
-
-    function _factory(address reader, address vaultBlueprint) private returns (bool made) {
-        bytes memory arguments =
-            abi.encode(forwarder, reader, vaultBlueprint, factory.controllerBlueprint(), factory.courtBlueprint());
-        return Blueprints.deploy(bytes.concat(Blueprints.codeOf("PoolFactory"), arguments)) != address(0);
-    }
-
-    function test_a_factory_takes_no_reader_without_code() public {
-        yes(_factory(address(vault), factory.vaultBlueprint()), "any code"); // who compares it knows which
-        yes(!_factory(renter, factory.vaultBlueprint()), "no code");
-        yes(!_factory(address(0), factory.vaultBlueprint()), "nobody");
+    /// A factory with this in place of one of its blueprints, each in turn: it is made with all, or with none.
+    function _factory(address odd) private returns (bool made) {
+        address[3] memory good = [factory.vaultBlueprint(), factory.controllerBlueprint(), factory.courtBlueprint()];
+        for (uint256 i; i < 3; ++i) {
+            address was = good[i];
+            good[i] = odd;
+            bytes memory arguments = abi.encode(forwarder, good[0], good[1], good[2]);
+            good[i] = was;
+            bool done = Blueprints.deploy(bytes.concat(Blueprints.codeOf("PoolFactory"), arguments)) != address(0);
+            yes(i == 0 || done == made, "each blueprint is looked at");
+            made = done;
+        }
     }
 
     function test_a_factory_takes_nothing_but_blueprints() public {

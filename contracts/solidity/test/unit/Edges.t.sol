@@ -25,8 +25,7 @@ contract EdgesTest is Pools, VaultReplay {
         vm.recordLogs();
         (controller, vault) = open(terms(address(token)));
         enter(renter, 100e6, SESSION_KEY);
-        vm.prank(renter);
-        token.approve(address(vault), type(uint256).max);
+        join(provider);
         token.mint(renter, 50e6);
         vm.prank(renter);
         vault.deposit(50e6);
@@ -45,14 +44,13 @@ contract EdgesTest is Pools, VaultReplay {
         vm.warp(block.timestamp + THAW_S);
         vm.prank(renter);
         vault.withdraw(renter);
-        vm.prank(provider);
         vault.cashOut(provider);
-        address[] memory providers = new address[](1);
-        providers[0] = provider;
-        vm.prank(authority);
-        vault.cashOutFees(authority, providers);
-        vm.prank(authority);
-        controller.passAuthority(next);
+        replace(HEIR_KEY);
+        Voucher memory v = voucher(25e6);
+        v.epoch = 2;
+        vault.claim(provider, one(sign(v, NEXT_KEY, HEIR_KEY)));
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
         foldVault(address(vault), address(controller), vm.getRecordedLogs());
         remember(address(vault));
         sameStorage(address(vault));
@@ -260,8 +258,7 @@ contract EdgesTest is Pools, VaultReplay {
         enter(address(0xD00D), 100e6, SESSION_KEY);
         Item2[] memory items = new Item2[](3);
         items[0] = sign(voucher(10e6));
-        vm.prank(authority);
-        controller.passAuthority(next);
+        replace(NEXT_KEY);
         Voucher memory v = Voucher(address(0xD00D), provider, 5e6, 1, 2, 1);
         items[1] = sign(v, SESSION_KEY, NEXT_KEY);
         items[2] = sign(voucher(20e6));
@@ -292,7 +289,7 @@ contract EdgesTest is Pools, VaultReplay {
         enter(renter, type(uint64).max, SESSION_KEY);
         enter(other, type(uint64).max, SESSION_KEY);
         _claim(voucher(type(uint64).max), SESSION_KEY);
-        (uint64 earned, uint64 fee,,) = vault.totals(provider);
+        (uint64 earned, uint64 fee,) = vault.totals(provider);
         uint64 room = type(uint64).max - earned;
         // The most that still fits after the fee of 2 percent, and one unit more than fits.
         uint64 sum = uint64(uint256(room) * 10_000 / 9_800);
@@ -302,27 +299,46 @@ contract EdgesTest is Pools, VaultReplay {
         vault.claim(provider, items);
         vault.claim(provider, one(sign(Voucher(other, provider, sum, 1, 1, 1))));
         uint64 full;
-        (full, fee,,) = vault.totals(provider);
+        (full, fee,) = vault.totals(provider);
         same(full, type(uint64).max, "filled to the last unit");
     }
 
-    function test_fees_are_full_at_64_bits_too() public {
-        PoolConfig memory all = terms(address(token));
-        all.feeBps = 10_000;
-        (controller, vault) = open(all);
-        enter(renter, type(uint64).max, SESSION_KEY);
-        enter(address(0xD00D), 1, SESSION_KEY);
-        _claim(voucher(type(uint64).max), SESSION_KEY);
-        (uint64 earned, uint64 fee,,) = vault.totals(provider);
-        same(earned, 0, "nothing is left to earn");
-        same(fee, type(uint64).max, "all of it is fee");
-        Item2[] memory items = one(sign(Voucher(address(0xD00D), provider, 1, 1, 1, 1)));
-        vm.expectRevert(abi.encodeWithSelector(IVault.Overflow.selector, 1 << 64));
-        vault.claim(provider, items);
+    /// A claim is not stopped by fees that cannot be counted: they stay in the vault.
+    function test_fees_of_an_epoch_are_full_at_64_bits_and_stop_no_claim() public {
+        PoolConfig memory half = terms(address(token));
+        half.feeBps = 5_000;
+        (controller, vault) = open(half);
+        address[3] memory to = [address(0xE1), address(0xE2), address(0xE3)];
+        for (uint160 i; i < 3; ++i) {
+            enter(address(0xF00 + i), type(uint64).max, SESSION_KEY);
+            vault.claim(to[i], one(sign(Voucher(address(0xF00 + i), to[i], type(uint64).max, 1, 1, 1))));
+            uint64 told = i == 0 ? type(uint64).max / 2 : i == 1 ? type(uint64).max - 1 : type(uint64).max;
+            same(vault.feesOf(1), told, "fees");
+            (uint64 earned,,) = vault.totals(to[i]);
+            same(earned, type(uint64).max / 2 + 1, "earned in full");
+        }
+        (address signer, uint32 end) = vault.authorityOf(1);
+        yes(signer == authority && end == type(uint32).max, "no carry");
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+        same(token.balanceOf(owner), type(uint64).max, "what was counted");
+        vm.expectRevert(abi.encodeWithSelector(IVault.NothingDue.selector, owner));
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+    }
+
+    /// Fees of one epoch in a batch of two: the last row's epoch is written too, and an epoch of no fee is not.
+    function test_fees_too_small_to_count_write_nothing() public {
+        enter(renter, 100e6, SESSION_KEY);
+        _claim(voucher(49), SESSION_KEY);
+        same(vault.feesOf(1), 0, "none yet");
+        _claim(voucher(50), SESSION_KEY);
+        same(vault.feesOf(1), 1, "on the pair's total");
     }
 
     function test_one_unit_is_claimable_by_each_kind_of_key() public {
         enter(renter, 100e6, SESSION_KEY);
+        join(provider);
         vm.prank(renter);
         vault.grant(next, 1, UNTIL);
         _claim(voucher(1), SESSION_KEY);
@@ -348,27 +364,6 @@ contract EdgesTest is Pools, VaultReplay {
 
     // -- money out
 
-    function test_the_last_withdrawal_is_remembered_through_later_thaws() public {
-        enter(renter, 100e6, SESSION_KEY);
-        same(vault.withdrawnAt(renter), 0, "never");
-        for (uint256 i = 1; i < 3; ++i) {
-            vm.prank(renter);
-            vault.thaw(10e6);
-            uint256 readyAt = 1_800_000_000 + i * THAW_S;
-            vm.warp(readyAt);
-            vm.prank(renter);
-            vault.withdraw(renter);
-            same(vault.withdrawnAt(renter), readyAt, "then");
-            vm.prank(renter);
-            vault.thaw(80e6);
-            vm.prank(renter);
-            vault.thaw(0);
-            same(vault.withdrawnAt(renter), readyAt, "still");
-            (uint64 amount, uint40 ready) = vault.thawing(renter);
-            yes(amount == 0 && ready == 0, "and nothing thaws");
-        }
-    }
-
     function test_a_thaw_of_all_counts_from_its_second_and_of_nothing_cancels() public {
         enter(renter, 100e6, SESSION_KEY);
         vm.prank(renter);
@@ -392,6 +387,11 @@ contract EdgesTest is Pools, VaultReplay {
     }
 
     function test_nobody_and_the_vault_are_not_paid() public {
+        enter(renter, 100e6, SESSION_KEY);
+        _claim(voucher(50e6), SESSION_KEY);
+        vm.prank(renter);
+        vault.thaw(1);
+        vm.warp(block.timestamp + THAW_S);
         address[2] memory bad = [address(0), address(vault)];
         for (uint256 i; i < 2; ++i) {
             bytes memory why = abi.encodeWithSelector(IVault.BadPayee.selector, bad[i]);
@@ -399,28 +399,50 @@ contract EdgesTest is Pools, VaultReplay {
             vm.prank(renter);
             vault.withdraw(bad[i]);
             vm.expectRevert(why);
-            vm.prank(provider);
-            vault.cashOut(bad[i]);
-            vm.expectRevert(why);
-            vm.prank(authority);
-            vault.cashOutFees(bad[i], new address[](0));
+            vm.prank(owner);
+            vault.cashOutFees(1, bad[i]);
         }
+        // The vault itself as an earner, which is not registered: its own payee.
+        Voucher memory v = voucher(10e6);
+        v.provider = address(vault);
+        vault.claim(v.provider, one(sign(v)));
+        vm.expectRevert(abi.encodeWithSelector(IVault.BadPayee.selector, address(vault)));
+        vault.cashOut(address(vault));
     }
 
-    function test_one_unit_of_fee_goes_out_once_and_with_one_event() public {
+    function test_one_unit_goes_out_by_each_exit() public {
         enter(renter, 100e6, SESSION_KEY);
-        _claim(voucher(50), SESSION_KEY); // a fee of 1
-        address[] memory providers = new address[](3);
-        (providers[0], providers[1], providers[2]) = (provider, provider, address(0xF00));
-        vm.recordLogs();
-        vm.prank(authority);
-        vault.cashOutFees(address(0xFEE5), providers);
-        uint256 told;
-        Vm.Log[] memory logs = vm.getRecordedLogs();
-        for (uint256 i; i < logs.length; ++i) {
-            if (logs[i].topics[0] == IVault.FeesCashedOut.selector) told += 1;
-        }
-        same(told, 1, "one event");
-        same(token.balanceOf(address(0xFEE5)), 1, "one unit");
+        _claim(voucher(50), SESSION_KEY); // 49 earned, a fee of 1
+        vm.prank(owner);
+        vault.cashOutFees(1, address(0xFEE5));
+        same(token.balanceOf(address(0xFEE5)), 1, "one unit of fee");
+        vault.cashOut(provider);
+        same(token.balanceOf(provider), 49, "earned");
+        _claim(voucher(51), SESSION_KEY);
+        vault.cashOut(provider);
+        same(token.balanceOf(provider), 50, "one unit more");
+        vm.prank(renter);
+        vault.thaw(1);
+        vm.warp(block.timestamp + THAW_S);
+        vm.prank(renter);
+        vault.withdraw(renter);
+        same(token.balanceOf(renter), 1, "one unit back");
+    }
+
+    function test_authority_changes_in_the_vault_keep_what_the_old_epoch_earned() public {
+        enter(renter, 100e6, SESSION_KEY);
+        _claim(voucher(50e6), SESSION_KEY);
+        replace(HEIR_KEY);
+        (address signer, uint32 validUntil) = vault.authorityOf(1);
+        same(signer, authority, "who signed");
+        same(validUntil, block.timestamp + GRACE_S, "through the grace");
+        same(vault.feesOf(1), 1e6, "fees");
+        (signer, validUntil) = vault.authorityOf(2);
+        yes(signer == heir && validUntil == type(uint32).max, "the present one");
+        vm.expectRevert(abi.encodeWithSelector(IVault.KeyIsAuthority.selector, heir));
+        vm.prank(renter);
+        vault.enter(0, heir, UNTIL);
+        vm.prank(renter);
+        vault.enter(0, authority, UNTIL); // the former one is a key like any other
     }
 }

@@ -2,61 +2,60 @@
 pragma solidity 0.8.37;
 
 import {Courts} from "../utils/Courts.sol";
-import {Shown, SignedHead, SignedPromise} from "../../src/interfaces/ICourt.sol";
+import {SignedHead, SignedPromise} from "../../src/interfaces/ICourt.sol";
 import {Evidence} from "../../src/lib/Evidence.sol";
 
 /// Calls of the library, so that reverts can be caught.
 contract Open {
-    function prove(bytes32 leaf, uint64 index, uint64 size, bytes32[] memory path, bytes32 root)
-        external
-        view
-        returns (uint64)
-    {
-        return Evidence.prove(leaf, index, size, path, root);
+    function prove(bytes32 leaf, uint64 index, uint64 size, bytes32[] memory path, bytes32 root) external pure {
+        Evidence.prove(leaf, index, size, path, root);
     }
 
-    function prove(Shown memory shown, SignedHead memory head) external view returns (uint128, uint32) {
-        return Evidence.prove(shown, head);
-    }
-
-    function leafOf(bytes memory leaf) external view returns (bytes32) {
-        return Evidence.leafOf(leaf);
-    }
-
-    function head(SignedHead memory said, bytes32 pool) external view returns (bytes32) {
+    function head(SignedHead memory said, bytes28 pool) external pure returns (bytes32) {
         return Evidence.digestOf(said, pool);
     }
 
-    function promise_(SignedPromise memory said, bytes32 pool) external view returns (bytes32) {
+    function promise_(SignedPromise memory said, bytes28 pool) external pure returns (bytes32) {
         return Evidence.digestOf(said, pool);
+    }
+
+    function report(bytes memory said, bytes28 pool) external pure returns (bytes32) {
+        return Evidence.digestOf(said, pool);
+    }
+
+    function speaker(bytes memory said) external pure returns (address, address) {
+        return Evidence.speakerOf(said);
     }
 }
 
-/// Proofs against RFC 6962 as it is written down.
+/// Proofs against RFC 9162 as it is written down, and statements against borsh as it is written down.
 contract EvidenceTest is Courts {
-    Open internal open = new Open();
+    Open internal opened = new Open();
 
-    function test_every_leaf_is_proven_at_its_place(uint8 count, uint256 at, uint256 seed) public view {
+    function test_every_leaf_is_proven_at_its_place(uint8 count, uint256 place, uint256 seed) public view {
         uint256 size = within(count, 1, 70);
-        at = within(at, 0, size - 1);
+        place = within(place, 0, size - 1);
         bytes32[] memory leaves = some(size, seed);
-        open.prove(leaves[at], uint64(at), uint64(size), pathOf(leaves, at), rootOf(leaves));
+        opened.prove(leaves[place], uint64(place), uint64(size), pathOf(leaves, place), rootOf(leaves));
     }
 
-    function test_a_flipped_bit_another_index_or_another_length_is_refused(uint8 count, uint256 at, uint256 how) public view {
+    function test_a_flipped_bit_another_index_or_another_length_is_refused(uint8 count, uint256 place, uint256 how)
+        public
+        view
+    {
         uint256 size = within(count, 2, 70);
-        at = within(at, 0, size - 1);
+        place = within(place, 0, size - 1);
         bytes32[] memory leaves = some(size, 1);
-        bytes32[] memory path = pathOf(leaves, at);
-        (bytes32 leaf, bytes32 root, uint256 index) = (leaves[at], rootOf(leaves), at);
+        bytes32[] memory path = pathOf(leaves, place);
+        (bytes32 leaf, bytes32 root, uint256 index) = (leaves[place], rootOf(leaves), place);
         uint256 kind = how % 5;
         how /= 5;
         if (kind == 0) leaf ^= bytes32(1 << (how & 255));
         else if (kind == 1) path[(how >> 8) % path.length] ^= bytes32(1 << (how & 255));
         else if (kind == 2) root ^= bytes32(1 << (how & 255));
-        else if (kind == 3) index = (at + 1 + how % (size - 1)) % size;
+        else if (kind == 3) index = (place + 1 + how % (size - 1)) % size;
         else path = _other(path, how);
-        try open.prove(leaf, uint64(index), uint64(size), path, root) {
+        try opened.prove(leaf, uint64(index), uint64(size), path, root) {
             revert Untrue("it was proven");
         } catch {}
     }
@@ -69,52 +68,54 @@ contract EvidenceTest is Courts {
         }
     }
 
+    /// All places of all small trees, also lopsided ones.
+    function test_every_leaf_of_every_small_tree_is_proven() public view {
+        for (uint256 size = 1; size < 36; ++size) {
+            bytes32[] memory leaves = some(size, 9);
+            bytes32 root = rootOf(leaves);
+            for (uint256 i; i < size; ++i) {
+                opened.prove(leaves[i], uint64(i), uint64(size), pathOf(leaves, i), root);
+            }
+        }
+    }
+
+    /// A path beyond the tree's top leads to what this tree's root is not, whatever somebody signed as its root.
+    function test_a_path_longer_than_the_tree_is_none() public {
+        bytes32[] memory path = new bytes32[](1);
+        path[0] = "left";
+        bytes32 root = nodeHash("left", "leaf");
+        refuse(Evidence.BadPath.selector, abi.encode(0, 1, 1));
+        opened.prove("leaf", 0, 1, path, root);
+    }
+
     function test_nothing_is_in_no_tree(uint64 index, bytes32 leaf) public {
         refuse(Evidence.BadPath.selector, abi.encode(index, 0, 0));
-        open.prove(leaf, index, 0, new bytes32[](0), leaf);
-        same(open.prove(leaf, 0, 1, new bytes32[](0), leaf), 0, "alone");
+        opened.prove(leaf, index, 0, new bytes32[](0), leaf);
+        opened.prove(leaf, 0, 1, new bytes32[](0), leaf); // alone
     }
 
-    function test_the_order_of_two_leaves_is_theirs(uint8 count, uint256 x, uint256 y) public view {
-        uint256 size = within(count, 2, 70);
-        (x, y) = (within(x, 0, size - 1), within(y, 0, size - 1));
-        bytes32[] memory leaves = some(size, 1);
-        bytes32 root = rootOf(leaves);
-        uint64 one = open.prove(leaves[x], uint64(x), uint64(size), pathOf(leaves, x), root);
-        uint64 other = open.prove(leaves[y], uint64(y), uint64(size), pathOf(leaves, y), root);
-        yes((one < other) == (x < y) && (one == other) == (x == y), "order");
+    function test_digests_are_those_of_the_plain_way(
+        SignedHead memory head,
+        SignedPromise memory promised,
+        bytes memory said
+    ) public view {
+        bytes28 pool = Evidence.poolOf(block.chainid, address(controller));
+        same(opened.head(head, pool), digestOf(head), "head");
+        same(opened.promise_(promised, pool), digestOf(promised), "promise");
+        same(opened.report(said, pool), wrapped("report", address(controller), said), "report");
     }
 
-    function test_a_leaf_hash_leaves_the_leaf_as_it_was(bytes memory leaf) public view {
-        same(open.leafOf(leaf), leafHash(leaf), "hash");
-        bytes32 before = keccak256(leaf);
-        Evidence.leafOf(leaf);
-        same(keccak256(leaf), before, "bytes");
+    function test_a_report_tells_its_node_and_provider(address node_, address provider_, bytes memory rest) public {
+        Report memory x = report(rest);
+        (x.node, x.provider) = (node_, provider_);
+        (address who, address for_) = opened.speaker(bytesOf(x));
+        yes(who == node_ && for_ == provider_, "as written");
+        opened.speaker(new bytes(78));
+        refuse(Evidence.BadReport.selector, abi.encode(77));
+        opened.speaker(new bytes(77));
     }
 
-    function test_digests_are_those_of_the_plain_way(SignedHead memory head, SignedPromise memory promised) public view {
-        bytes32 pool = Evidence.poolOf(block.chainid, CONTROLLER);
-        same(open.head(head, pool), digestOf(head), "head");
-        same(open.promise_(promised, pool), digestOf(promised), "promise");
-    }
-
-    function test_little_endian_is_back_to_front(uint64 x, uint256 y) public pure {
+    function test_little_endian_is_back_to_front(uint64 x) public pure {
         same(bytes32(Evidence.little64(x)), bytes32(little(x, 8)), "bytes");
-        same(Evidence.swap(Evidence.swap(y)), y, "twice");
-    }
-
-    function test_an_entry_tells_its_number_and_epoch(uint8 seq, uint32 epoch, bytes memory input) public view {
-        seq = seq % 20;
-        bytes memory effect = hex"05";
-        bytes memory entry = abi.encodePacked(
-            little(1, 2), little(seq, 8), little(epoch, 4), little(5, 16), little(input.length, 4), input, leafHash(effect)
-        );
-        bytes32[] memory leaves = some(20, 1);
-        leaves[seq] = leafHash(entry);
-        Shown memory shown = Shown(entry, pathOf(leaves, seq), effect, 0, 1, new bytes32[](0));
-        SignedHead memory head = SignedHead(20, rootOf(leaves), 0, 1, 1, 0, 0);
-        (uint128 place, uint32 said) = open.prove(shown, head);
-        same(place, uint256(seq) << 64, "place");
-        same(said, epoch, "epoch");
     }
 }

@@ -40,13 +40,10 @@ contract J14Test is Pools {
         vault.claim(provider, one(sign(voucher(used))));
         uint64 left = balanceOf(renter);
         if (left != 0) _withdraws(renter, left);
-        vm.prank(provider);
         vault.cashOut(provider);
-        address[] memory providers = new address[](1);
-        providers[0] = provider;
-        vm.prank(authority);
-        vault.cashOutFees(authority, providers);
-        uint256 paid = odd.balanceOf(provider) + odd.balanceOf(authority);
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+        uint256 paid = odd.balanceOf(provider) + odd.balanceOf(owner);
         same(paid, used < deposited ? used : deposited, "paid");
         same(paid + odd.balanceOf(renter), deposited, "paid + refunded = deposited");
         same(odd.balanceOf(address(vault)), 0, "nothing is left");
@@ -59,27 +56,21 @@ contract J14Test is Pools {
         _withdraws(renter, 40e6);
         vm.prank(renter);
         vault.revoke(session);
-        address[] memory providers = new address[](1);
-        providers[0] = provider;
-        vm.prank(authority);
-        vault.cashOutFees(authority, providers);
-        vm.prank(authority);
-        controller.passAuthority(renter);
-        vm.prank(provider);
+        vm.prank(owner);
+        vault.cashOutFees(1, owner);
+        replace(HEIR_KEY);
         vault.cashOut(provider);
         same(odd.balanceOf(provider), 60e6 - 1.2e6, "all that was earned");
     }
 
     /// Each function that moves tokens, called from the token in the middle of each: none is let in.
     function test_J14_no_re_entry() public {
-        address[] memory providers = new address[](1);
-        providers[0] = provider;
         bytes[5] memory inner = [
             abi.encodeCall(IVault.deposit, (1)),
             abi.encodeCall(IVault.enter, (1, session, UNTIL)),
             abi.encodeCall(IVault.withdraw, (renter)),
-            abi.encodeCall(IVault.cashOut, (renter)),
-            abi.encodeCall(IVault.cashOutFees, (renter, providers))
+            abi.encodeCall(IVault.cashOut, (provider)),
+            abi.encodeCall(IVault.cashOutFees, (1, owner))
         ];
         _enters(renter, 100e6);
         _enters(address(odd), 100e6);
@@ -87,7 +78,7 @@ contract J14Test is Pools {
         vm.prank(renter);
         vault.thaw(10e6);
         vm.warp(block.timestamp + THAW_S);
-        address[5] memory callers = [renter, renter, renter, provider, authority];
+        address[5] memory callers = [renter, renter, renter, provider, owner];
         for (uint256 i; i < 5; ++i) {
             for (uint256 k; k < 5; ++k) {
                 uint256 here = vm.snapshotState();

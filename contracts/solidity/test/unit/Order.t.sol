@@ -27,8 +27,8 @@ contract OrderTest is Pools {
         }
         bytes memory state;
         for (uint160 p; p < 2; ++p) {
-            (uint64 earned, uint64 fee, uint64 paidOut, uint64 feeOut) = vault.totals(address(0xBE0000 + p));
-            state = abi.encode(state, earned, fee, paidOut, feeOut);
+            (uint64 earned, uint64 fee, uint64 paidOut) = vault.totals(address(0xBE0000 + p));
+            state = abi.encode(state, earned, fee, paidOut, vault.feesOf(1));
             for (uint160 r; r < 3; ++r) {
                 (uint64 claimed, uint64 used) = vault.pair(address(0xBE0000 + p), address(0xAE0000 + r));
                 (address key, uint64 balance, uint32 until) = vault.account(address(0xAE0000 + r));

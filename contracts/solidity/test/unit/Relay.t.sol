@@ -53,7 +53,6 @@ contract RelayTest is Relays {
         vm.warp(block.timestamp + THAW_S);
         _asks(abi.encodeCall(IVault.withdraw, (poor)));
         same(token.balanceOf(poor), 50e6, "the rest is back");
-        same(vault.withdrawnAt(poor), block.timestamp, "the signer withdrew");
         relay(v.provider, PROVIDER_KEY, address(vault), abi.encodeCall(IVault.cashOut, (v.provider)));
         same(token.balanceOf(v.provider), 49e6, "cashed out");
     }
@@ -178,11 +177,12 @@ contract RelayTest is Relays {
         vm.prank(RELAYER);
         (bool done,) = address(vault).call(bytes.concat(data, bytes20(renter)));
         done;
-        bytes memory pass = abi.encodeCall(IController.passAuthority, (RELAYER));
+        bytes memory announce = abi.encodeCall(IController.announceOwner, (RELAYER));
         vm.prank(RELAYER);
-        (done,) = address(controller).call(bytes.concat(pass, bytes20(authority)));
-        yes(!done, "nor the authority's");
-        same(controller.epoch(), 1, "nothing happened");
+        (done,) = address(controller).call(bytes.concat(announce, bytes20(owner)));
+        yes(!done, "nor the owner's");
+        (address announced,) = controller.announced();
+        same(announced, address(0), "nothing happened");
     }
 
     function test_the_authoritys_acts_are_relayed_by_its_own_signature_only() public {
@@ -193,14 +193,67 @@ contract RelayTest is Relays {
         relay(authority, AUTHORITY_KEY, address(controller), data);
         (, uint64 size,,) = controller.head();
         same(size, 5, "anchored");
-        relay(authority, AUTHORITY_KEY, address(controller), abi.encodeCall(IController.passAuthority, (poor)));
-        same(controller.authority(), poor, "passed");
         // Not even the forwarder's word makes a controller of a signer.
         data = abi.encodeCall(IVault.authorityPassed, (3, poor, 0));
         vm.expectRevert(abi.encodeWithSelector(IVault.NotController.selector, address(forwarder)));
         vm.prank(address(forwarder));
         (bool done,) = address(vault).call(bytes.concat(data, bytes20(address(controller))));
         done;
+    }
+
+    /// A call of fewer than 20 bytes by the forwarder is its own: it names nobody.
+    function test_a_short_call_by_the_forwarder_is_its_own() public {
+        vm.prank(address(forwarder));
+        (bool done, bytes memory why) = address(controller).call(abi.encodeCall(IController.renew, ()));
+        yes(!done, "refused");
+        bytes memory want = abi.encodeWithSelector(IController.NotAuthority.selector, address(forwarder), authority);
+        same(keccak256(why), keccak256(want), "as the forwarder's");
+    }
+
+    // -- batches
+
+    /// A renter who asked to withdraw too early keeps the request: nobody burns its nonce.
+    function test_a_request_that_fails_is_not_used_up() public {
+        fund(poor, 100e6);
+        _asks(abi.encodeCall(IVault.enter, (100e6, session, UNTIL)));
+        _asks(abi.encodeCall(IVault.thaw, (100e6)));
+        uint256 ready = 1_800_000_000 + THAW_S;
+        ERC2771Forwarder.ForwardRequestData[] memory requests = new ERC2771Forwarder.ForwardRequestData[](1);
+        requests[0] = _long(abi.encodeCall(IVault.withdraw, (poor)), uint48(ready + 60));
+        uint256 nonce = forwarder.nonces(poor);
+        vm.expectRevert(abi.encodeWithSelector(Errors.FailedCall.selector));
+        forwarder.execute(requests[0]);
+        vm.expectRevert(abi.encodeWithSelector(Forwarder.RefundRefused.selector, RELAYER));
+        vm.prank(RELAYER);
+        forwarder.executeBatch(requests, payable(RELAYER)); // how somebody else would burn it
+        vm.expectRevert(abi.encodeWithSelector(Errors.FailedCall.selector));
+        forwarder.executeBatch(requests, payable(address(0)));
+        same(forwarder.nonces(poor), nonce, "still good");
+        vm.warp(ready);
+        forwarder.executeBatch(requests, payable(address(0)));
+        same(token.balanceOf(poor), 100e6, "withdrawn when it was ripe");
+    }
+
+    function test_a_batch_is_all_or_nothing() public {
+        fund(poor, 100e6);
+        address other = vm.addr(PROVIDER_KEY);
+        ERC2771Forwarder.ForwardRequestData[] memory requests = new ERC2771Forwarder.ForwardRequestData[](2);
+        requests[0] = request(poor, RENTER_KEY, address(vault), abi.encodeCall(IVault.deposit, (100e6)));
+        requests[1] = request(other, PROVIDER_KEY, address(vault), abi.encodeCall(IVault.deposit, (1)));
+        vm.expectRevert(abi.encodeWithSelector(Errors.FailedCall.selector));
+        forwarder.executeBatch(requests, payable(address(0)));
+        same(balanceOf(poor), 0, "nothing");
+        fund(other, 1);
+        forwarder.executeBatch(requests, payable(address(0)));
+        yes(balanceOf(poor) == 100e6 && balanceOf(other) == 1, "all");
+    }
+
+    function _long(bytes memory data, uint48 deadline)
+        private
+        view
+        returns (ERC2771Forwarder.ForwardRequestData memory made)
+    {
+        return request(poor, RENTER_KEY, address(vault), data, forwarder, block.chainid, deadline);
     }
 
     function test_the_pool_names_its_forwarder() public view {

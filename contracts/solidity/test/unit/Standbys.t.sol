@@ -5,14 +5,14 @@ import {Pools} from "../utils/Pools.sol";
 import {IController} from "../../src/interfaces/IController.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 
-/// A pool outlives a silent authority: one of the standbys that it named takes over. And licences.
+/// A pool outlives a silent authority: one of the standbys that the owner named takes over. And licences.
 contract StandbysTest is Pools {
     address private standby = address(0x57A4D);
     uint256 private constant START = 1_800_000_000; // not block.timestamp: the optimiser may read it after a warp
     bytes32 private constant PRODUCT = keccak256("solver");
 
     function _name(address who) private {
-        vm.prank(authority);
+        vm.prank(owner);
         controller.setStandby(who, true);
     }
 
@@ -36,6 +36,7 @@ contract StandbysTest is Pools {
         vm.warp(silent + 1);
         _takeOver(standby);
         same(controller.authority(), standby, "authority");
+        same(controller.owner(), owner, "the owner stays");
         (uint32 epoch, uint64 size, uint128 commitment, uint40 seenAt) = controller.head();
         same(epoch, 2, "a new epoch");
         same(size, 5, "the head stays");
@@ -43,12 +44,22 @@ contract StandbysTest is Pools {
         same(seenAt, silent + 1, "seen");
         (address signer,) = vault.authorityOf(2);
         same(signer, standby, "in the vault too");
-        (, uint40 until) = vault.authorityOf(1);
+        (, uint32 until) = vault.authorityOf(1);
         same(until, silent + 1 + GRACE_S, "the old one's vouchers keep their grace");
         yes(!controller.isStandby(standby), "an authority is no standby");
         vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, authority, standby));
         vm.prank(authority);
         controller.renew();
+    }
+
+    /// A standby that a thief may hold decides nothing but the log: the owner replaces it at once.
+    function test_the_owner_replaces_a_standby_that_took_over() public {
+        _name(standby);
+        vm.warp(START + TAKE_OVER_S + 1);
+        _takeOver(standby);
+        replace(AUTHORITY_KEY);
+        same(controller.authority(), authority, "the first one again");
+        same(controller.epoch(), 3, "in a new epoch");
     }
 
     function test_each_sign_of_life_starts_the_silence_anew() public {
@@ -79,9 +90,12 @@ contract StandbysTest is Pools {
         (uint32 epochAfter, uint64 sizeAfter, uint128 commitmentAfter, uint40 seenAt) = controller.head();
         yes(epochAfter == epoch && sizeAfter == size && commitmentAfter == commitment, "the head");
         same(seenAt, block.timestamp, "seen");
-        vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, standby, authority));
-        vm.prank(standby);
-        controller.renew();
+        for (uint256 i; i < 2; ++i) {
+            address who = i == 0 ? standby : owner;
+            vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, who, authority));
+            vm.prank(who);
+            controller.renew();
+        }
     }
 
     function test_nobody_but_a_standby_takes_over() public {
@@ -89,12 +103,12 @@ contract StandbysTest is Pools {
         vm.expectRevert(abi.encodeWithSelector(IController.NotStandby.selector, standby));
         _takeOver(standby);
         _name(standby);
-        vm.prank(authority);
+        vm.prank(owner);
         controller.setStandby(standby, false);
         vm.expectRevert(abi.encodeWithSelector(IController.NotStandby.selector, standby));
         _takeOver(standby);
-        vm.expectRevert(abi.encodeWithSelector(IController.NotStandby.selector, authority));
-        _takeOver(authority);
+        vm.expectRevert(abi.encodeWithSelector(IController.NotStandby.selector, owner));
+        _takeOver(owner);
     }
 
     function test_a_pool_without_take_over_has_none() public {
@@ -106,24 +120,46 @@ contract StandbysTest is Pools {
         _tooEarly(standby, type(uint40).max);
     }
 
-    function test_only_the_authority_names_standbys_and_not_itself() public {
-        vm.expectRevert(abi.encodeWithSelector(IController.NotAuthority.selector, standby, authority));
-        vm.prank(standby);
-        controller.setStandby(standby, true);
+    function test_only_the_owner_names_standbys_and_not_the_authority() public {
+        for (uint256 i; i < 2; ++i) {
+            address who = i == 0 ? standby : authority;
+            vm.expectRevert(abi.encodeWithSelector(IController.NotOwner.selector, who, owner));
+            vm.prank(who);
+            controller.setStandby(standby, true);
+        }
         vm.expectRevert(abi.encodeWithSelector(IController.SameAuthority.selector, authority));
         _name(authority);
         vm.expectRevert(abi.encodeWithSelector(IController.Zero.selector, "standby"));
         _name(address(0));
     }
 
-    function test_authority_passes_to_a_standby_who_then_is_none() public {
+    function test_a_standby_that_the_owner_makes_the_authority_is_none_any_more() public {
+        _name(heir);
         _name(standby);
-        vm.prank(authority);
-        controller.passAuthority(standby);
-        yes(!controller.isStandby(standby), "an authority is no standby");
-        vm.expectRevert(abi.encodeWithSelector(IController.Zero.selector, "authority"));
-        vm.prank(standby);
-        controller.passAuthority(address(0));
+        replace(HEIR_KEY);
+        yes(!controller.isStandby(heir), "an authority is no standby");
+        yes(controller.isStandby(standby), "the others stay");
+    }
+
+    /// Standbys are of the owner that named them: a sale takes none of the seller's along.
+    function test_standbys_of_a_former_owner_are_void() public {
+        address next = address(0x4E87);
+        _name(standby);
+        handOver(next, HEIR_KEY, 0, 0);
+        yes(!controller.isStandby(standby), "void");
+        vm.warp(START + HAND_OVER_S + TAKE_OVER_S + 1);
+        vm.expectRevert(abi.encodeWithSelector(IController.NotStandby.selector, standby));
+        _takeOver(standby);
+        vm.prank(next);
+        controller.setStandby(standby, true);
+        _takeOver(standby);
+        same(controller.authority(), standby, "named anew, it may");
+        same(controller.owner(), next, "for the new owner");
+        // Not even when the pool comes back to who named it first.
+        vm.prank(next);
+        controller.setStandby(renter, true);
+        handOver(owner, AUTHORITY_KEY, 0, 0);
+        yes(!controller.isStandby(renter) && !controller.isStandby(standby), "void again");
     }
 
     // -- licences
@@ -157,5 +193,8 @@ contract StandbysTest is Pools {
         controller.setLicence(address(0), PRODUCT, 1, UNTIL);
         vm.expectRevert(abi.encodeWithSelector(IController.Zero.selector, "product"));
         controller.setLicence(renter, 0, 1, UNTIL);
+        controller.setLicence(renter, PRODUCT, 1, UNTIL);
+        (uint32 seats, uint40 until) = _licence(address(this));
+        yes(seats == 1 && until == UNTIL, "one seat");
     }
 }

@@ -30,14 +30,10 @@ library Blueprints {
         }
     }
 
-    function reader() internal returns (address) {
-        return deploy(codeOf("Reader"));
-    }
-
-    /// A factory with a forwarder, a reader and blueprints of its own.
+    /// A factory with a forwarder and blueprints of its own.
     function factory() internal returns (address) {
         address forwarder = deploy(codeOf("Forwarder"));
-        bytes memory arguments = abi.encode(forwarder, reader(), put("Vault"), put("Controller"), put("Court"));
+        bytes memory arguments = abi.encode(forwarder, put("Vault"), put("Controller"), put("Court"));
         return deploy(bytes.concat(codeOf("PoolFactory"), arguments));
     }
 }

@@ -1,143 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Blueprints} from "./Blueprints.sol";
-import {Check} from "./Check.sol";
+import {Pools} from "./Pools.sol";
 import {Trees} from "./Trees.sol";
-import {Bond, ICourt, Shown, SignedHead, SignedPromise} from "../../src/interfaces/ICourt.sol";
-import {Item2} from "../../src/interfaces/IVault.sol";
+import {Leaves, SignedHead, SignedPromise, SignedReport} from "../../src/interfaces/ICourt.sol";
 import {Court} from "../../src/Court.sol";
-import {TestToken} from "../../src/TestToken.sol";
-import {Signatures} from "../../src/lib/Signatures.sol";
 
-/// The views of a vault that the court asks, as told.
-contract VaultDouble {
-    struct Account {
-        address key;
-        uint64 balance;
-        uint32 until;
-    }
-
-    struct Key {
-        uint64 capLeft;
-        uint32 until;
-        uint32 deadFrom;
-        uint8 kind;
-    }
-
-    struct Authority {
-        address signer;
-        uint40 validUntil;
-    }
-
-    mapping(address => Account) public account;
-    mapping(address => mapping(address => Key)) public keyOf;
-    mapping(uint32 => Authority) public authorityOf;
-    mapping(address => uint40) public withdrawnAt;
-    mapping(address => mapping(address => uint64)) private _claimed;
-
-    function setAccount(address renter, address key, uint64 balance, uint32 until) external {
-        account[renter] = Account(key, balance, until);
-    }
-
-    function setKey(address renter, address key, uint32 until, uint32 deadFrom, uint8 kind) external {
-        keyOf[renter][key] = Key(0, until, deadFrom, kind);
-    }
-
-    function setAuthority(uint32 epoch, address signer, uint40 validUntil) external {
-        authorityOf[epoch] = Authority(signer, validUntil);
-    }
-
-    function setWithdrawnAt(address renter, uint40 moment) external {
-        withdrawnAt[renter] = moment;
-    }
-
-    function setClaimed(address provider, address renter, uint64 claimed) external {
-        _claimed[provider][renter] = claimed;
-    }
-
-    function pair(address provider, address renter) external view returns (uint64, uint64) {
-        return (_claimed[provider][renter], 0);
-    }
-
-    function domainSeparator() public view returns (bytes32) {
-        return Signatures.domain(keccak256("Selion Vault"), block.chainid, address(this));
-    }
-}
-
-/// A court over a vault double, an authority with a bond, and helpers that sign heads, promises and vouchers.
-abstract contract Courts is Check, Trees {
-    uint256 internal constant AUTHORITY_KEY = 0xA0A0;
-    uint256 internal constant SESSION_KEY = 0x5E55;
-    uint64 internal constant PENALTY = 1000e6;
-    uint64 internal constant DEPOSIT = 100e6;
+/// A pool whose owner has a bond, and helpers that write heads, promises and reports down the plain way and sign them.
+abstract contract Courts is Pools, Trees {
+    uint256 internal constant NODE_KEY = 0x40DE;
+    uint256 internal constant LOG = 5;
     uint64 internal constant BOND = 5000e6;
-    uint32 internal constant UNBOND_S = 7 days;
-    uint32 internal constant ANSWER_S = 1 days;
-    uint40 internal constant PRESENT = type(uint40).max;
-    uint32 internal constant UNTIL = 2_000_000_000;
-
-    address internal constant CONTROLLER = address(0xC0117801);
-    address internal constant FORWARDER = address(0xF0F0);
-    address internal constant ANYBODY = address(0xA2B0);
-    address internal authority = vm.addr(AUTHORITY_KEY);
-    address internal session = vm.addr(SESSION_KEY);
-    address internal renter = address(0xBEEF01);
-    address internal provider = address(0xBEEF02);
-
-    TestToken internal token;
-    VaultDouble internal vault;
+    address internal constant PAYEE = address(0x0A1EE);
+    address internal node = vm.addr(NODE_KEY);
     Court internal court;
+    /// The leaves of the log that is told, and of one that is told otherwise from index `FORK` on.
+    bytes32[] internal truth = some(LOG, 1);
+    bytes32[] internal lie = some(LOG, 1);
+    uint64 internal constant FORK = 2;
+    bytes private _why;
 
-    function setUp() public virtual {
-        vm.warp(1_800_000_000);
-        token = new TestToken();
-        vault = new VaultDouble();
-        vault.setAuthority(1, authority, PRESENT);
-        court = make(address(token));
-        stake(authority, BOND);
-    }
-
-    function make(address token_) internal returns (Court) {
-        return make(CONTROLLER, address(vault), token_, Blueprints.reader());
-    }
-
-    function make(address controller, address vault_, address token_, address reader) internal returns (Court) {
-        return new Court(controller, vault_, token_, PENALTY, UNBOND_S, ANSWER_S, FORWARDER, reader);
-    }
-
-    function fund(address who, uint256 amount) internal {
-        token.mint(who, amount);
-        vm.prank(who);
-        token.approve(address(court), type(uint256).max);
-    }
-
-    function stake(address who, uint64 amount) internal {
-        fund(who, amount);
-        vm.prank(who);
-        court.bond(amount);
-    }
-
-    function bondOf(address who) internal view returns (uint64) {
-        return court.bondOf(who).bond;
+    function setUp() public virtual override {
+        super.setUp();
+        court = Court(controller.court());
+        bond(owner, BOND);
+        for (uint256 i = FORK; i < LOG; ++i) {
+            lie[i] = leafHash(abi.encode("lie", i));
+        }
     }
 
     function refuse(bytes4 selector, bytes memory arguments) internal {
         vm.expectRevert(bytes.concat(selector, arguments));
     }
 
-    // -- signing
-
-    function compact(uint256 key, bytes32 digest) internal pure returns (bytes32 r, bytes32 vs) {
-        uint8 v;
-        bytes32 s;
-        (v, r, s) = vm.sign(key, digest);
-        vs = bytes32(uint256(s) | uint256(v - 27) << 255);
+    /// The next proof reverts with this. Not told to the machine at once: statements are hashed by calls of their own.
+    function expect(bytes4 selector, bytes memory arguments) internal {
+        _why = bytes.concat(selector, arguments);
     }
 
-    function wrapped(string memory kind, bytes memory said) internal view returns (bytes32) {
+    /// The next proof reverts with whatever.
+    function expectAny() internal {
+        _why = "any";
+    }
+
+    function _tell() private {
+        if (keccak256(_why) == keccak256("any")) vm.expectRevert();
+        else if (_why.length != 0) vm.expectRevert(_why);
+        delete _why;
+    }
+
+    function fork(SignedHead memory one_, SignedHead memory other, Leaves memory leaves) internal {
+        _tell();
+        court.proveFork(one_, other, leaves, PAYEE);
+    }
+
+    function breach(SignedPromise memory promised, SignedHead memory head, bytes32 leaf, bytes32[] memory path) internal {
+        _tell();
+        court.proveBrokenPromise(promised, head, leaf, path, PAYEE);
+    }
+
+    function reports(SignedReport memory one_, SignedReport memory other) internal {
+        _tell();
+        court.proveTwoReports(one_, other, PAYEE);
+    }
+
+    function kept(address who) internal view returns (uint64) {
+        return court.bondOf(who).kept;
+    }
+
+    /// The first leaves of a log.
+    function upTo(bytes32[] memory leaves, uint256 size) internal pure returns (bytes32[] memory first) {
+        first = new bytes32[](size);
+        for (uint256 i; i < size; ++i) {
+            first[i] = leaves[i];
+        }
+    }
+
+    // -- statements
+
+    function wrapped(string memory kind, address pool, bytes memory said) internal view returns (bytes32) {
         bytes memory all = abi.encodePacked(
-            little(6, 4), "selion", little(bytes(kind).length, 4), kind, little(block.chainid, 8), CONTROLLER, said
+            little(6, 4), "selion", little(bytes(kind).length, 4), kind, little(block.chainid, 8), pool, said
         );
         return keccak256(abi.encodePacked("\x19Ethereum Signed Message:\n32", sha256(all)));
     }
@@ -145,9 +88,17 @@ abstract contract Courts is Check, Trees {
     function digestOf(SignedHead memory head) internal view returns (bytes32) {
         return wrapped(
             "head",
-            abi.encodePacked(
-                little(head.size, 8), head.root, head.digest, little(head.epoch, 4), little(head.term, 8)
-            )
+            address(controller),
+            abi.encodePacked(little(head.size, 8), head.root, head.digest, little(head.epoch, 4), little(head.term, 8))
+        );
+    }
+
+    function digestOf(SignedPromise memory promised) internal view returns (bytes32) {
+        bytes memory fence = abi.encodePacked(little(promised.epoch, 4), little(promised.term, 8));
+        return wrapped(
+            "promise",
+            address(controller),
+            abi.encodePacked(promised.account, little(promised.seq, 8), promised.leaf, fence)
         );
     }
 
@@ -156,42 +107,96 @@ abstract contract Courts is Check, Trees {
         return head;
     }
 
-    function headOf(uint64 size, bytes32 root, bytes32 digest) internal view returns (SignedHead memory) {
-        return sign(SignedHead(size, root, digest, 1, 7, 0, 0), AUTHORITY_KEY);
-    }
-
-    function digestOf(SignedPromise memory promised) internal view returns (bytes32) {
-        bytes memory fence = abi.encodePacked(little(promised.epoch, 4), little(promised.term, 8));
-        return wrapped("promise", abi.encodePacked(promised.account, little(promised.seq, 8), promised.leaf, fence));
-    }
-
     function sign(SignedPromise memory promised, uint256 key) internal view returns (SignedPromise memory) {
         (promised.r, promised.vs) = compact(key, digestOf(promised));
         return promised;
     }
 
-    function promiseOf(uint64 seq, bytes32 leaf) internal view returns (SignedPromise memory) {
-        return sign(SignedPromise(renter, seq, leaf, 1, 7, 0, 0), AUTHORITY_KEY);
+    /// The head of the first `size` leaves, by the first authority in epoch 1.
+    function headOf(bytes32[] memory leaves, uint256 size) internal view returns (SignedHead memory) {
+        return headOf(leaves, size, 1, AUTHORITY_KEY);
     }
 
-    function voucher(address to, uint64 cumulative, uint64 usedThroughMs, uint256 key, uint256 authorityKey)
+    function headOf(bytes32[] memory leaves, uint256 size, uint32 epoch, uint256 key)
         internal
         view
-        returns (Item2 memory item)
+        returns (SignedHead memory)
     {
-        item.a = uint256(uint160(renter)) << 96 | uint256(cumulative) << 32 | 1;
-        item.b = uint256(usedThroughMs) << 64 | 7;
-        return resign(to, item, key, authorityKey);
+        bytes32 root = rootOf(upTo(leaves, size));
+        return sign(SignedHead(uint64(size), root, stateOf(root), epoch, 7, 0, 0), key);
     }
 
-    function resign(address to, Item2 memory item, uint256 key, uint256 authorityKey)
+    /// The same without a signature: as it was anchored in `epoch`.
+    function anchored(bytes32[] memory leaves, uint256 size, uint32 epoch) internal pure returns (SignedHead memory) {
+        bytes32 root = rootOf(upTo(leaves, size));
+        return SignedHead(uint64(size), root, stateOf(root), epoch, 0, 0, 0);
+    }
+
+    function stateOf(bytes32 root) internal pure returns (bytes32) {
+        return keccak256(abi.encode("state", root));
+    }
+
+    /// The present authority anchors the first `size` leaves.
+    function anchor(bytes32[] memory leaves, uint256 size) internal {
+        bytes32 root = rootOf(upTo(leaves, size));
+        uint32 epoch = controller.epoch();
+        vm.prank(controller.authority());
+        controller.anchor(epoch, uint64(size), root, stateOf(root));
+    }
+
+    function promiseOf(uint64 seq, bytes32 leaf, uint32 epoch, uint256 key) internal view returns (SignedPromise memory) {
+        return sign(SignedPromise(renter, seq, leaf, epoch, 7, 0, 0), key);
+    }
+
+    /// The leaf at `index` of both, which two trees disagree about.
+    function leavesAt(uint64 index, bytes32[] memory one_, bytes32[] memory other)
         internal
-        view
-        returns (Item2 memory)
+        pure
+        returns (Leaves memory)
     {
-        bytes32 digest = Signatures.voucher(vault.domainSeparator(), to, item.a, item.b);
-        (item.r, item.vs) = compact(key, digest);
-        (item.ar, item.avs) = compact(authorityKey, digest);
-        return item;
+        return Leaves(index, one_[index], pathOf(one_, index), other[index], pathOf(other, index));
+    }
+
+    function none() internal pure returns (Leaves memory) {}
+
+    // -- reports
+
+    struct Report {
+        address node;
+        address provider;
+        uint64 seq;
+        uint32 epoch;
+        uint64 term;
+        uint64 lease;
+        uint32 index;
+        uint32 attempt;
+        uint16 member;
+        bytes rest;
+    }
+
+    function report(bytes memory rest) internal view returns (Report memory) {
+        return Report(node, provider, 9, 1, 7, 55, 1, 2, 3, rest);
+    }
+
+    function bytesOf(Report memory x) internal pure returns (bytes memory) {
+        bytes memory start = abi.encodePacked(x.node, x.provider, little(x.seq, 8), little(x.epoch, 4), little(x.term, 8));
+        bytes memory run = abi.encodePacked(little(x.lease, 8), little(x.index, 4), little(x.attempt, 4));
+        return bytes.concat(start, run, little(x.member, 2), x.rest);
+    }
+
+    function sign(bytes memory said, uint256 key) internal view returns (SignedReport memory) {
+        (bytes32 r, bytes32 vs) = compact(key, wrapped("report", address(controller), said));
+        return SignedReport(said, r, vs);
+    }
+
+    function sign(Report memory x) internal view returns (SignedReport memory) {
+        return sign(bytesOf(x), NODE_KEY);
+    }
+
+    /// The node joins the provider, who has the least stake.
+    function bindNode(address to) internal {
+        (bytes32 r, bytes32 vs) = compact(NODE_KEY, controller.nodeBindingDigest(node, to));
+        vm.prank(to);
+        controller.registerNode(node, r, vs);
     }
 }

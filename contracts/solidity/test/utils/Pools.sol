@@ -6,6 +6,7 @@ import {Check} from "./Check.sol";
 import {PoolConfig} from "../../src/interfaces/PoolConfig.sol";
 import {Item, Item2} from "../../src/interfaces/IVault.sol";
 import {Controller} from "../../src/Controller.sol";
+import {Court} from "../../src/Court.sol";
 import {Forwarder} from "../../src/Forwarder.sol";
 import {IPoolFactory} from "../../src/interfaces/IPoolFactory.sol";
 import {TestToken} from "../../src/TestToken.sol";
@@ -15,18 +16,21 @@ import {Vault} from "../../src/Vault.sol";
 abstract contract Pools is Check {
     uint256 internal constant AUTHORITY_KEY = 0xA0A0;
     uint256 internal constant SESSION_KEY = 0x5E55;
+    uint256 internal constant HEIR_KEY = 0x4E14;
     uint16 internal constant FEE_BPS = 200;
     uint32 internal constant THAW_S = 3 days;
     uint32 internal constant UNBOND_S = 7 days;
     uint32 internal constant GRACE_S = 1 days;
     uint64 internal constant MIN_STAKE = 100e6;
-    uint64 internal constant PENALTY = 1000e6;
-    uint32 internal constant ANSWER_S = 1 days;
+    uint64 internal constant MIN_BOND = 500e6;
+    uint32 internal constant HAND_OVER_S = 2 days;
     uint32 internal constant TAKE_OVER_S = 1 hours;
     uint32 internal constant UNTIL = 2_000_000_000;
 
     address internal authority = vm.addr(AUTHORITY_KEY);
     address internal session = vm.addr(SESSION_KEY);
+    address internal heir = vm.addr(HEIR_KEY);
+    address internal owner = address(0xBEEF00);
     address internal renter = address(0xBEEF01);
     address internal provider = address(0xBEEF02);
 
@@ -47,6 +51,7 @@ abstract contract Pools is Check {
     function terms(address token_) internal view returns (PoolConfig memory) {
         return PoolConfig({
             token: token_,
+            owner: owner,
             authority: authority,
             feeBps: FEE_BPS,
             thawDelayS: THAW_S,
@@ -56,8 +61,8 @@ abstract contract Pools is Check {
             graceS: GRACE_S,
             allowSimulated: false,
             allowUnsandboxed: false,
-            penalty: PENALTY,
-            answerDelayS: ANSWER_S,
+            minBond: MIN_BOND,
+            handOverDelayS: HAND_OVER_S,
             takeOverAfterS: TAKE_OVER_S,
             metadataCid: ""
         });
@@ -76,6 +81,48 @@ abstract contract Pools is Check {
         token.approve(address(vault), type(uint256).max);
         vm.prank(who);
         token.approve(address(controller), type(uint256).max);
+    }
+
+    /// `who` is a provider with the least stake, paid itself.
+    function join(address who) internal {
+        fund(who, MIN_STAKE);
+        vm.prank(who);
+        controller.registerProvider(who, MIN_STAKE);
+    }
+
+    /// `who` puts `amount` at stake in the court.
+    function bond(address who, uint64 amount) internal {
+        Court court_ = Court(controller.court());
+        token.mint(who, amount);
+        vm.prank(who);
+        token.approve(address(court_), type(uint256).max);
+        vm.prank(who);
+        court_.bond(amount);
+    }
+
+    /// What the key signs to be `of_`'s authority in the next epoch.
+    function consent(uint256 key, address of_) internal view returns (bytes32 r, bytes32 vs) {
+        return compact(key, controller.authorityBindingDigest(vm.addr(key), of_));
+    }
+
+    /// The owner makes this key's the authority.
+    function replace(uint256 key) internal {
+        (bytes32 r, bytes32 vs) = consent(key, controller.owner());
+        vm.prank(controller.owner());
+        controller.replaceAuthority(vm.addr(key), r, vs);
+    }
+
+    /// The owner leaves the pool to `next`, who accepts it with this key's authority after the delay and a bond.
+    function handOver(address next, uint256 key, bytes32 root, bytes32 digest) internal {
+        bond(next, MIN_BOND);
+        vm.prank(controller.owner());
+        controller.announceOwner(next);
+        (, uint40 readyAt) = controller.announced();
+        vm.warp(readyAt);
+        (bytes32 r, bytes32 vs) = consent(key, next);
+        (, uint64 size,,) = controller.head();
+        vm.prank(next);
+        controller.acceptOwner(vm.addr(key), r, vs, size, root, digest);
     }
 
     /// `who` deposits and sets the session key of `key`.

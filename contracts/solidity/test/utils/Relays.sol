@@ -48,12 +48,24 @@ abstract contract Relays is Pools {
     function request(address from, uint256 key, address to, bytes memory data, Forwarder through, uint256 chain)
         internal
         view
-        returns (ERC2771Forwarder.ForwardRequestData memory made)
+        returns (ERC2771Forwarder.ForwardRequestData memory)
     {
+        return request(from, key, to, data, through, chain, uint48(block.timestamp + 60));
+    }
+
+    function request(
+        address from,
+        uint256 key,
+        address to,
+        bytes memory data,
+        Forwarder through,
+        uint256 chain,
+        uint48 deadline
+    ) internal view returns (ERC2771Forwarder.ForwardRequestData memory made) {
         made.from = from;
         made.to = to;
         made.gas = 500_000;
-        made.deadline = uint48(block.timestamp + 60);
+        made.deadline = deadline;
         made.data = data;
         bytes32 content = keccak256(
             abi.encode(

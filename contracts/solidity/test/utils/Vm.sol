@@ -39,5 +39,6 @@ interface Vm {
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function snapshotState() external returns (uint256);
     function snapshotValue(string calldata group, string calldata name, uint256 value) external;
+    function store(address target, bytes32 slot, bytes32 value) external;
     function warp(uint256 time) external;
 }
