@@ -73,7 +73,7 @@ async fn a_chain_or_a_pool_that_is_not_there_and_a_key_that_is_not_the_authority
     fs::write(&other, "22".repeat(32))?;
     fs::set_permissions(&other, Permissions::from_mode(0o600))?;
     let authority = pool.contracts.authority(selion_contracts::BlockTag::Latest).await?.to_string();
-    let words = [authority.as_str(), "--authority-key", "pass authority"];
+    let words = [authority.as_str(), "--authority-key", "authority replace"];
     assert_refused(home, &with(&good, "--authority-key", &other), 1, &words).await?;
 
     let agent = pool.agent_args(&dead, &pool.path("agent"), "A100 80GB");
@@ -212,7 +212,7 @@ async fn a_restored_old_backup_is_refused_with_the_remedy_and_the_newer_copy_goe
     ensure!(controller.part.stop().await?.success(), "it stops by itself");
     fs::rename(&data, &newer)?;
     copy(&old, &data)?;
-    let words = ["are anchored on chain", "restored backup", "newer copy", "auditors"];
+    let words = ["are anchored on chain", "restored backup", "newer copy", "authority disown"];
     assert_refused(pool.home(), &pool.controller_args(&data, ANY_PORT)?, 1, &words).await?;
     let again = assert_refused(pool.home(), &pool.controller_args(&data, ANY_PORT)?, 1, &words).await;
     again.context("a refused start does not make the next one pass")?;

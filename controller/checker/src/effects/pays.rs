@@ -2,10 +2,10 @@
 
 use alloc::collections::BTreeSet;
 
-use selion_api::LeaseId;
 use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
+use selion_api::{LeaseId, Reason};
 use selion_market::{Effect, Input};
 
 use super::Entry;
@@ -34,7 +34,10 @@ impl Entry<'_> {
             _ => false,
         };
         let used_up = told && (lease.kept == 0 || book.money.keeps_nothing(renter));
-        revoked || leaves || left || used_up
+        // The agent ends by itself what no voucher covers, and says so.
+        let by_agent = matches!(self.input, Input::Report(signed) if signed.report.lease == id
+            && matches!(signed.report.event, MemberEvent::Failed { reason: Reason::PaymentRequired }));
+        revoked || leaves || left || used_up || by_agent
     }
 
     /// Money was made owed for the member that the entry is about.
