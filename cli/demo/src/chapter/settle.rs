@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::chain::Chain;
 use super::money::{DEPOSIT, now};
-use crate::fault::{Expecting, Fault, Told, expect, until};
+use crate::fault::{Expecting, Told, expect, until};
 use crate::renter::{PATIENCE, Renter};
 
 /// Longest wait for what goes over the chain.
