@@ -1,5 +1,6 @@
 //! Claiming alone: what the vouchers in the state directory are worth, without the pool's controller.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ pub async fn claim_all(pool: &Pool, vouchers: &[SignedVoucher], signer: &Signer)
             open.push((voucher.cumulative.saturating_sub(paid), voucher.clone()));
         }
     }
-    open.sort_by(|one, other| other.0.cmp(&one.0));
+    open.sort_by_key(|(owed, _)| Reverse(*owed));
     let mut report = ClaimReport { vouchers: open.len(), ..ClaimReport::default() };
     for batch in open.chunks(MOST) {
         let batch: Vec<SignedVoucher> = batch.iter().map(|(_, voucher)| voucher.clone()).collect();
