@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use selion_api::Amount;
 use selion_api::chain::ComponentKind;
-use selion_api::{Account, Amount};
 use selion_contracts::{BlockTag, Rpc, Signer, Voucher};
 use selion_market::{Pocket, Policy, State};
 use tokio::sync::mpsc;

@@ -135,8 +135,11 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Waits until the beginning of an epoch is final. Before that a reorganisation could change which anchor the epoch takes
 /// over, and what was signed on top of another one would contradict it. The first epoch takes nothing over.
 async fn begun(pool: &Pool, finality_depth: u32, epoch: u32) -> Result<(), CheckError> {
+    if epoch <= 1 {
+        return Ok(());
+    }
     let mut told = false;
-    while epoch > 1 {
+    loop {
         if let Some(header) = pool.final_header(finality_depth).await?
             && pool.head(BlockTag::Hash(header.hash)).await?.epoch >= epoch
         {
@@ -147,7 +150,6 @@ async fn begun(pool: &Pool, finality_depth: u32, epoch: u32) -> Result<(), Check
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(())
 }
 
 /// What the local log says about the anchored head.
