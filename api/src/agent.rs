@@ -334,7 +334,8 @@ pub struct Report {
     pub node: NodeId,
     /// For whom the node works: who loses his stake if its key contradicts itself.
     pub provider: Account,
-    /// Counts the node's reports from 1, without gaps. The log has those that concern what the node holds.
+    /// Rises with every report of the node and is signed once: the microsecond (since 1970 UTC) in which it was made, or
+    /// one more than the last. The log has those that concern what the node holds.
     pub seq: u64,
     /// The fence under which the node acts.
     pub fence: Fence,

@@ -13,6 +13,9 @@ use selion_api::commit::PoolId;
 use selion_api::{Account, Address, Hash32, Signature};
 use selion_contracts::{Signer, SignerError};
 
+/// File of the authority's key in the folder of keys.
+pub const AUTHORITY: &str = "authority.key";
+
 /// Why the keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
@@ -88,7 +91,7 @@ impl Keys {
         let dir = data_dir.join("keys");
         let authority = match authority_file {
             Some(path) => signer(path, &read_secret(path)?)?,
-            None => made_signer(&dir.join("authority.key"))?,
+            None => made_signer(&dir.join(AUTHORITY))?,
         };
         let delegate_path = dir.join("delegate.key");
         let delegate = made_signer(&delegate_path)?;

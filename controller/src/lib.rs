@@ -12,6 +12,7 @@ pub mod http;
 pub mod ipfs;
 pub mod keys;
 pub mod loops;
+pub mod mark;
 pub mod mirror;
 mod network;
 pub mod pen;

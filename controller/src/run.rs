@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,18 +18,19 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents::{self, Claim, Hub};
+use crate::agents::{self, Claim, Core, Hub};
 use crate::config::{BadConfig, Config};
 use crate::http::origin::Origin;
 use crate::http::pass::Logins;
 use crate::http::secrets::Secrets;
 use crate::http::{self, Metrics};
 use crate::ipfs::Ipfs;
-use crate::keys::{KeyError, Keys};
+use crate::keys::{self, KeyError, Keys};
 use crate::loops::chain::AuthoritySender;
 use crate::loops::claims::choice::Rules;
 use crate::loops::vouchers::{self, Office};
 use crate::loops::{self, Loops};
+use crate::mark::{Mark, MarkError};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
 use crate::mirror::{self, Finality, Mirror, SourceError};
 use crate::pen::Pen;
@@ -41,6 +42,9 @@ use crate::{App, wall_clock};
 
 /// How long open answers may take to end once the controller is told to stop.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long agents have to say which head they were shown before anything is signed: their longest pause between two
+/// tries, and a second to connect.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// How often outputs whose time is over are looked for: they were kept for a month.
 const LET_GO_EVERY: Duration = Duration::from_secs(3_600);
 
@@ -72,6 +76,9 @@ pub enum RunError {
     /// A key file is wrong.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// The log is not the one over which a head was signed, or nothing tells.
+    #[error(transparent)]
+    Mark(#[from] MarkError),
     /// Chain and configuration do not agree, or the log is not the one that was anchored.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -136,6 +143,8 @@ pub async fn run(
     let ipfs = Ipfs::new(content.clone(), config.kubo.as_deref(), config.kubo_publish)?;
     let logs = agents::logs::Logs::open(&dir, agents::logs::Limits::default()).map_err(in_dir)?;
 
+    let mark = Arc::new(Mark::open(&authority_path(&config), &dir.join("keys"), &terms.id)?);
+
     // The edges end first, the log last: it still takes what they had in hand.
     let (edges, core) = (stop.child_token(), CancellationToken::new());
     let parts = sequencer::Parts {
@@ -144,15 +153,10 @@ pub async fn run(
         epoch: terms.epoch,
         delegate: keys.delegate(),
         policy,
-        sign: head_signer(keys.clone(), terms.id),
+        sign: head_signer(keys.clone(), terms.id, mark.clone()),
         clock: wall_clock,
     };
-    let (log, writer) = Sequencer::start(parts, core.clone()).await?;
-    let office = Office { fence: log.position().fence, authority: keys.authority(), delegate: keys.delegate() };
-    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due, Amount::ZERO));
-    let on_chain =
-        loops::kept::OnChain { chain_id: terms.id.chain_id, vault: terms.pool.at.vault, anchored: terms.anchor.size };
-    loops::kept::check(&store, &office, &on_chain, judge).await.map_err(StoreError::Sql)?;
+    let (log, opening) = Sequencer::load(parts, core.clone()).await?;
     let links = agents::Parts {
         log: log.clone(),
         store: store.clone(),
@@ -163,7 +167,9 @@ pub async fn run(
         ipfs: ipfs.clone(),
         on_claim: on_claim(core.clone()),
     };
+    extends(&mark, terms.epoch, &log, &links).await?;
     let hub = Hub::new(Arc::new(links), terms.id, logs);
+    hub.hold();
     let mirror = Mirror::new();
     let nudge = Arc::new(Notify::new());
     let relay = open_relay(&config, &terms, &store, &nudge).await?;
@@ -187,14 +193,31 @@ pub async fn run(
         clock: wall_clock,
         config: Arc::new(config),
     };
+    let limits = app.config.serving.clone();
+    let mut serving = std::pin::pin!(serve::serve(listener, http::router(app.clone()), &limits, edges.clone()));
+    // A head that an agent was shown may be one that this log lost: then nothing is signed that contradicts it.
+    let heard = tokio::select! {
+        silent = hub.heard(HEARD_WITHIN) => Some(silent),
+        () = &mut serving => None,
+        () = core.cancelled() => None,
+        () = stop.cancelled() => None,
+    };
+    let Some(silent) = heard else {
+        edges.cancel();
+        store.close().await;
+        return if core.is_cancelled() { Err(RunError::Deposed) } else { Ok(()) };
+    };
+    if !silent.is_empty() {
+        tracing::warn!(nodes = silent.len(), "not every agent has said which head it was shown; going on without them");
+    }
+    let writer = opening.open().await?;
+    check_kept(&store, &terms, &keys, &log).await?;
     let mut tasks = start_edges(&app, &terms, keys, (address, nudge), &edges).await?;
     tasks.spawn(watch_authority(log.clone(), core.clone(), edges.clone()));
+    hub.open();
     tracing::info!(%address, pool = %terms.id.controller, fence = ?log.position().fence, "the controller is ready");
-    let limits = app.config.serving.clone();
-    let serving = serve::serve(listener, http::router(app), &limits, edges.clone());
     ready(address);
 
-    let mut serving = std::pin::pin!(serving);
     tokio::select! {
         () = &mut serving => {}
         () = core.cancelled() => {}
@@ -210,6 +233,28 @@ pub async fn run(
     }
     store.close().await;
     if deposed { Err(RunError::Deposed) } else { Ok(()) }
+}
+
+/// Where the authority's key lies.
+fn authority_path(config: &Config) -> PathBuf {
+    config.authority_key.clone().unwrap_or_else(|| config.data_dir.join("keys").join(keys::AUTHORITY))
+}
+
+/// Whether the log goes on from the highest head that this key signed.
+async fn extends(mark: &Mark, epoch: u32, log: &Sequencer, links: &agents::Parts) -> Result<(), RunError> {
+    let Some(head) = mark.highest(epoch) else { return Ok(()) };
+    let ours = links.root_at(head.size).await.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(mark.check(head, log.read(|state| state.next_seq), ours)?)
+}
+
+/// Looks at what is kept beside the log: vouchers and orders that somebody altered.
+async fn check_kept(store: &Store, terms: &Terms, keys: &Keys, log: &Sequencer) -> Result<(), RunError> {
+    let office = Office { fence: log.position().fence, authority: keys.authority(), delegate: keys.delegate() };
+    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due, Amount::ZERO));
+    let on_chain =
+        loops::kept::OnChain { chain_id: terms.id.chain_id, vault: terms.pool.at.vault, anchored: terms.anchor.size };
+    loops::kept::check(store, &office, &on_chain, judge).await.map_err(StoreError::Sql)?;
+    Ok(())
 }
 
 /// The counter for calls that the operator pays for, as far as he wants it and the pool's contracts can.
@@ -331,8 +376,14 @@ fn passed_on(state: &State) -> Option<u32> {
 fn head_signer(
     keys: Arc<Keys>,
     pool: PoolId,
+    mark: Arc<Mark>,
 ) -> Arc<dyn Fn(&selion_api::agent::Head) -> selion_api::Signature + Send + Sync> {
-    Arc::new(move |head| keys.sign_head(head, &pool))
+    Arc::new(move |head| {
+        if let Err(error) = mark.raise(head) {
+            tracing::error!(%error, "the mark beside the authority's key cannot be written: it would not tell a restored backup");
+        }
+        keys.sign_head(head, &pool)
+    })
 }
 
 fn text_signer(keys: Arc<Keys>) -> impl Fn(&[u8]) -> selion_api::Signature + Send + Sync {

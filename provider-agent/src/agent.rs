@@ -318,6 +318,7 @@ impl Agent {
             }
             self.shared.reporter.make(end, outputs).await.map_err(statement)?;
         }
+        self.shared.guard.interrupted();
         for report in open {
             let key = MemberKey::of_report(&report);
             self.held.insert(key, over(report.gpus, report.slot));

@@ -61,10 +61,7 @@ impl Guard {
     /// [`BookError`].
     pub(crate) fn open(config: &Config, book: Arc<Book>, provider: Account) -> Result<Self, BookError> {
         let vouchers: Vec<_> = book.all_vouchers()?.iter().map(|one| (one.renter, one.cumulative)).collect();
-        let (open, _) = book.outbox().members();
-        // Of each of these the end is stated next.
-        let seq = book.outbox().last_seq() + open.len() as u64;
-        let tabs = Tabs::restore(&book.unsigned()?, &vouchers, seq);
+        let tabs = Tabs::restore(&book.unsigned()?, &vouchers);
         Ok(Self {
             book,
             chain_rpc: config.chain_rpc.clone(),
@@ -200,6 +197,12 @@ impl Guard {
             let stale = self.every * STALE;
             self.vaults().retain(|renter, vault| running.contains(renter) || vault.used.elapsed() < stale);
         }
+    }
+
+    /// The end of every member that an earlier life left was stated.
+    pub(crate) fn interrupted(&self) {
+        let seq = self.book.outbox().last_seq();
+        self.tabs().interrupted(seq);
     }
 
     /// A member runs from now on.

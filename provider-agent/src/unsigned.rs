@@ -119,14 +119,14 @@ impl Tab {
 }
 
 impl Tabs {
-    /// What an earlier life left open, and vouchers that it kept. Every report that an earlier life made has a number up to
-    /// `seq`.
-    pub(crate) fn restore(kept: &[Unsigned], vouchers: &[(Account, Amount)], seq: u64) -> Self {
+    /// What an earlier life left open, and vouchers that it kept. What is open stays so, whatever the log has, until
+    /// [`interrupted`](Self::interrupted) says with which report the earlier life is over.
+    pub(crate) fn restore(kept: &[Unsigned], vouchers: &[(Account, Amount)]) -> Self {
         let mut tabs = Self::default();
         for one in kept {
             let tab = tabs.0.entry(one.renter).or_default();
             (tab.covered, tab.peak, tab.written) = (one.covered, one.peak, one.open);
-            tab.over.push(Over { open: one.open, seq });
+            tab.over.push(Over { open: one.open, seq: u64::MAX });
         }
         for (renter, total) in vouchers {
             match tabs.0.get_mut(renter) {
@@ -136,6 +136,12 @@ impl Tabs {
             }
         }
         tabs
+    }
+
+    /// The ends of all that an earlier life left are told in reports up to the number `seq`.
+    pub(crate) fn interrupted(&mut self, seq: u64) {
+        let over = self.0.values_mut().flat_map(|tab| &mut tab.over);
+        over.filter(|over| over.seq == u64::MAX).for_each(|over| over.seq = seq);
     }
 
     /// A member runs from now on.

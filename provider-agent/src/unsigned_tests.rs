@@ -134,14 +134,15 @@ fn a_restart_forgets_at_most_a_tenth_of_the_cap_and_counts_the_vouchers_it_kept(
     assert_eq!(kept, [Unsigned { renter: RENTER, open: Amount(CAP), covered: Amount::ZERO, peak: RATE }]);
     assert_eq!(tabs.unwritten(CAP), None);
 
-    let mut again = Tabs::restore(&kept, &[], 9);
+    let mut again = Tabs::restore(&kept, &[]);
+    again.interrupted(9);
     ran(&mut again, 2, 0, 1);
     assert!(is_over(&again));
     // The voucher was on disk, and the sum was not written any more.
-    let paid = Tabs::restore(&kept, &[(RENTER, Amount(MINUTE))], 9);
+    let paid = Tabs::restore(&kept, &[(RENTER, Amount(MINUTE))]);
     assert_eq!(open(&paid), CAP - MINUTE);
     // Without anything open the kept voucher is where the count begins.
-    let mut fresh = Tabs::restore(&[], &[(RENTER, Amount(500))], 9);
+    let mut fresh = Tabs::restore(&[], &[(RENTER, Amount(500))]);
     ran(&mut fresh, 3, 0, MINUTE);
     fresh.cover(RENTER, Amount(600), 9);
     assert_eq!(open(&fresh), MINUTE - 100);
@@ -246,7 +247,8 @@ proptest! {
                     let kept: Vec<_> = tabs.unwritten(0).unwrap_or_else(|| vec![Unsigned {
                         renter: RENTER, open: Amount(open(&tabs)), covered: tabs.covered(RENTER), peak: RATE,
                     }]);
-                    tabs = Tabs::restore(&kept, &[(RENTER, Amount(signed))], seq);
+                    tabs = Tabs::restore(&kept, &[(RENTER, Amount(signed))]);
+                    tabs.interrupted(seq);
                 }
                 Op::Run(..) | Op::Bill(_) | Op::End(_) => {}
             }

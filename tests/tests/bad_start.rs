@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use selion_api::Amount;
 use selion_api::slice::SliceWant;
-use selion_tests::{Controller, Pool, Renter, dead_port, run, until, want};
+use selion_tests::{Controller, Part, Pool, Renter, dead_port, run, until, want};
 
 const ANY_PORT: &str = "127.0.0.1:0";
 /// An account without code.
@@ -220,6 +220,96 @@ async fn a_restored_old_backup_is_refused_with_the_remedy_and_the_newer_copy_goe
     fs::remove_dir_all(&data)?;
     fs::rename(&newer, &data)?;
     assert!(assert_starts(&pool, &data).await? > longer);
+    Ok(())
+}
+
+/// Starts a controller twice and copies its data in between to `kept`; the second one is killed once an agent was shown a
+/// head that the copy lacks. That agent, and the size of that head.
+async fn shown_to_an_agent(pool: &Pool, data: &Path, kept: &Path, address: &str) -> Result<(Part, u64)> {
+    let first = pool.controller_with(data, address, NO_ANCHORS).await?;
+    let agent = pool.agent(&first.url, "agent", "A100 80GB").await?;
+    ensure!(first.part.stop().await?.success(), "it stops by itself");
+    copy(data, kept)?;
+    let mut second = pool.controller_with(data, address, NO_ANCHORS).await?;
+    let size = size_of(&second).await?;
+    let marks = pool.path("agent/marks.json");
+    until("the agent to be shown a head that the copy lacks", async || {
+        let marks: serde_json::Value = serde_json::from_slice(&fs::read(&marks)?)?;
+        Ok((marks["head"]["head"]["size"].as_u64() >= Some(size)).then_some(()))
+    })
+    .await?;
+    second.part.kill().await?;
+    Ok((agent, size))
+}
+
+/// So that only what is tested here tells a backup.
+const NO_ANCHORS: &[&str] = &["--anchor-ms", "3600000"];
+
+#[tokio::test]
+async fn a_restored_backup_signs_nothing_once_an_agent_shows_a_head_that_it_lacks() -> Result<()> {
+    let pool = Pool::open().await?;
+    let (data, old, newer) = (pool.path("controller"), pool.path("old"), pool.path("newer"));
+    let address = format!("127.0.0.1:{}", dead_port()?);
+    // A backup of everything brings the mark beside the key as well: here it is as if there were none.
+    let mark = pool.path(&format!("authority.key.{}.mark", pool.contracts.at.controller));
+    let (_agent, longer) = shown_to_an_agent(&pool, &data, &old, &address).await?;
+    fs::rename(&data, &newer)?;
+    copy(&old, &data)?;
+    fs::remove_file(&mark)?;
+    let args = [pool.controller_args(&data, &address)?, NO_ANCHORS.iter().map(ToString::to_string).collect()].concat();
+    assert_refused(pool.home(), &args, 1, &["may not decide any more"]).await?;
+    assert_eq!(fs::read(&mark)?, b"", "no head was signed");
+
+    fs::remove_dir_all(&data)?;
+    fs::rename(&newer, &data)?;
+    assert!(assert_starts(&pool, &data).await? > longer);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_told_by_the_mark_beside_the_key_without_any_agent() -> Result<()> {
+    let pool = Pool::open().await?;
+    let (data, old, newer) = (pool.path("controller"), pool.path("old"), pool.path("newer"));
+    assert_starts(&pool, &data).await?;
+    copy(&data, &old)?;
+    let mut controller = pool.controller_with(&data, ANY_PORT, NO_ANCHORS).await?;
+    let longer = size_of(&controller).await?;
+    controller.part.kill().await?;
+    fs::rename(&data, &newer)?;
+    copy(&old, &data)?;
+    let args = pool.controller_args(&data, ANY_PORT)?;
+    let words =
+        [format!("a head over {longer} entries was signed"), "restored backup".into(), "authority replace".into()];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    assert_refused(pool.home(), &args, 1, &words).await?;
+
+    fs::remove_dir_all(&data)?;
+    fs::rename(&newer, &data)?;
+    assert!(assert_starts(&pool, &data).await? > longer);
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_the_newest_log_is_lost_another_key_goes_on_from_the_last_anchor() -> Result<()> {
+    let pool = Pool::open().await?;
+    let (data, old) = (pool.path("controller"), pool.path("old"));
+    let address = format!("127.0.0.1:{}", dead_port()?);
+    let (mut agent, _) = shown_to_an_agent(&pool, &data, &old, &address).await?;
+    fs::remove_dir_all(&data)?;
+    copy(&old, &data)?;
+    let refused = pool.controller_args(&data, &address)?;
+    assert_refused(pool.home(), &refused, 1, &["authority replace"]).await?;
+
+    let (key, at) = (pool.path("heir.key").display().to_string(), pool.contracts.at.controller.to_string());
+    let replace = ["authority", "replace", "--chain-rpc", &pool.rpc, "--pool", &at];
+    let keys = ["--key-file", "owner.key", "--authority-key", &key];
+    run(pool.home(), replace.into_iter().chain(keys)).await?.json()?;
+    fs::rename(&key, pool.path("authority.key"))?;
+    let controller = pool.controller(&data, &address).await?;
+    let renter = Renter::funded(&pool, &controller.url, "ada", Amount(1_000_000_000)).await?;
+    while agent.said("event").await? != "linked" {}
+    renter.client.create_lease("key", &want(SliceWant::Whole, &["true"])).await?;
+    assert_eq!(controller.client.pool().await?.fence.epoch, 2);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The hub: every link, the log lines, and the one task that watches over them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::response::Response;
@@ -21,6 +22,7 @@ use super::link;
 use super::liveness::{SWEEP, Sweeper};
 use super::logs::{Begin, Kept, Logs};
 use super::registry::{DESIRED, HEAD, Registry, VOUCHERS};
+use super::roll::Roll;
 use crate::sequencer::Batch;
 
 /// Sweeps between two looks at what changes slowly: the newest head, logs of leases that are over.
@@ -38,13 +40,35 @@ pub(super) struct Inner {
     pub registry: Registry,
     pub counts: Counts,
     pub logs: Logs,
+    pub roll: Roll,
 }
 
 impl Hub {
     /// A hub without links. [`run`](Self::run) must be running for nodes to be lost and changes to be sent.
     #[must_use]
     pub fn new(core: Arc<dyn Core>, pool: PoolId, logs: Logs) -> Self {
-        Self { inner: Arc::new(Inner { core, pool, registry: Registry::default(), counts: Counts::default(), logs }) }
+        let (registry, counts, roll) = (Registry::default(), Counts::default(), Roll::over());
+        Self { inner: Arc::new(Inner { core, pool, registry, counts, logs, roll }) }
+    }
+
+    /// From here on an agent's hello is judged and then waits: nothing is entered, and nothing is signed for it, before
+    /// [`open`](Self::open).
+    pub fn hold(&self) {
+        self.inner.roll.begin();
+    }
+
+    /// Resolves when the agents of all nodes that State has as linked have said which head they were shown, or after
+    /// `patience`: to the nodes whose agents have not. A head that our log does not have is a [`Claim`](super::Claim).
+    pub async fn heard(&self, patience: Duration) -> Vec<NodeId> {
+        let nodes: Vec<NodeId> = read(self.inner.core.as_ref(), |state| {
+            state.nodes.iter().filter(|(_, node)| node.linked).map(|(id, _)| *id).collect()
+        });
+        self.inner.roll.call(&nodes, patience).await
+    }
+
+    /// Agents that wait are welcomed.
+    pub fn open(&self) {
+        self.inner.roll.end();
     }
 
     /// Answers an agent's upgrade request; the link then runs by itself.

@@ -40,7 +40,10 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
     let mut wire = Wire(socket);
     let welcomed = match greet(&inner, &mut wire).await {
-        Ok(hello) => enter(&inner, hello).await,
+        Ok(hello) => {
+            inner.roll.answer(hello.spec.node).await;
+            enter(&inner, hello).await
+        }
         Err(end) => Err(end),
     };
     match welcomed {
@@ -101,6 +104,10 @@ async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
     };
     hello::check_words(&inner.pool, &nonce, &said).map_err(End::Refused)?;
     let SignedHello { hello: said, .. } = said;
+    if inner.roll.is_called() {
+        // A restored backup may not know the node: a head that the authority signed proves itself, whoever holds it.
+        check_promises(inner, &said).await?;
+    }
     read(inner.core.as_ref(), |state| hello::check_standing(state, &said)).map_err(End::Refused)?;
     check_pace(inner, said.spec.node, |arrivals, now| arrivals.hellos.try_take(now))?;
     check_promises(inner, &said).await?;
@@ -133,7 +140,8 @@ async fn first_message(wire: &mut Wire) -> Result<ToController, End> {
 /// What the agent was promised before: a fence not above ours, a log that ours extends.
 async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
     let core = inner.core.as_ref();
-    if let Some(head) = &said.head {
+    // A later epoch answers to the anchor that it began with, not to what was signed in an earlier one beyond that.
+    if let Some(head) = said.head.as_ref().filter(|head| head.head.fence.epoch >= core.position().fence.epoch) {
         let ours = core.root_at(head.head.size).await?;
         let signed = read(core, |state| hello::head_is_signed(state, &inner.pool, head));
         hello::check_head(said.spec.node, head, ours, signed).map_err(|(refused, claim)| {

@@ -21,6 +21,7 @@ mod pace;
 mod parts;
 mod registry;
 mod reports;
+mod roll;
 #[cfg(test)]
 mod tests;
 mod wire;

@@ -8,6 +8,7 @@ mod tests;
 mod writer;
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use selion_api::agent::{Fence, Head, SignedHead};
@@ -108,6 +109,8 @@ pub struct Sequencer {
     trouble: watch::Receiver<Option<Arc<str>>>,
     batches: broadcast::Sender<Arc<Batch>>,
     copies: Copies,
+    fence: Fence,
+    is_open: Arc<AtomicBool>,
 }
 
 /// What readers see: never more than what is committed.
@@ -169,13 +172,50 @@ pub enum StartError {
     Submit(#[from] SubmitError),
 }
 
+/// A log that can be read, and to which nothing is added yet: what is submitted waits.
+pub struct Opening {
+    writer: Writer,
+    inbox: mpsc::Receiver<Job>,
+    first: Vec<Input>,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Opening {
+    /// Enters `Rules` (once) and `Opened`, then whatever was submitted meanwhile. The task ends with the log.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`].
+    pub async fn open(self) -> Result<JoinHandle<()>, StartError> {
+        let (reply, answer) = oneshot::channel();
+        let first = Job { inputs: self.first.into_iter().map(|input| (input, None)).collect(), reply };
+        let task = tokio::spawn(self.writer.run(first, self.inbox));
+        let steps = answer.await.map_err(|_| SubmitError::Stopped)??;
+        if let Some(Answer::Refused(refusal)) = steps.last().map(|step| step.answer()) {
+            return Err(SubmitError::Fenced(refusal.reason.text().to_owned()).into());
+        }
+        self.is_open.store(true, Ordering::Release);
+        Ok(task)
+    }
+}
+
 impl Sequencer {
-    /// Raises the term, loads State from snapshot and log, and enters `Rules` (once) and `Opened`.
+    /// Raises the term, loads State from snapshot and log, and opens the log at once.
     ///
     /// # Errors
     ///
     /// [`StartError`]; the log is unchanged then but for a raised term.
     pub async fn start(parts: Parts, stop: CancellationToken) -> Result<(Self, JoinHandle<()>), StartError> {
+        let (log, opening) = Self::load(parts, stop).await?;
+        Ok((log, opening.open().await?))
+    }
+
+    /// Raises the term and loads State from snapshot and log.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; the log is unchanged then.
+    pub async fn load(parts: Parts, stop: CancellationToken) -> Result<(Self, Opening), StartError> {
         let mut fence = term::raise(&parts.store.writer, parts.epoch)
             .await
             .map_err(StoreError::Sql)?
@@ -202,20 +242,28 @@ impl Sequencer {
         let (jobs, inbox) = mpsc::channel(4096);
         let (batches, _) = broadcast::channel(4096);
         let head = head::newest(&parts.store.readers).await.map_err(StoreError::Sql)?;
-        let view = Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels }));
         let (troubled, trouble) = watch::channel(None);
-        let handle = Self { jobs, view: view.clone(), trouble, batches: batches.clone(), copies: Copies::new() };
-        let first = loaded.state.next_seq == 0;
+        let is_open = Arc::new(AtomicBool::new(false));
+        let (view, copies) = (Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels })), Copies::new());
+        let handle = Self {
+            jobs,
+            view: view.clone(),
+            trouble,
+            batches: batches.clone(),
+            copies,
+            fence,
+            is_open: is_open.clone(),
+        };
+        let rules = Input::Rules { version: RULES, digest: rules_digest() };
+        let first = if loaded.state.next_seq == 0 { vec![rules, opened] } else { vec![opened] };
         let writer = Writer { parts, fence, loaded, view, batches, troubled, stop };
-        let task = tokio::spawn(writer.run(inbox));
-        if first {
-            handle.submit(Input::Rules { version: RULES, digest: rules_digest() }, None).await?;
-        }
-        let opened = handle.submit(opened, None).await?;
-        if let Answer::Refused(refusal) = opened.answer() {
-            return Err(SubmitError::Fenced(refusal.reason.text().to_owned()).into());
-        }
-        Ok((handle, task))
+        Ok((handle, Opening { writer, inbox, first, is_open }))
+    }
+
+    /// Whether inputs are entered; before that they wait.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
     }
 
     /// Enters `input`; resolves after the commit.
@@ -296,7 +344,7 @@ impl Sequencer {
             entry: view.state.next_seq.saturating_sub(1),
             head: view.head,
             block: view.state.block,
-            fence: view.state.fence,
+            fence: self.fence,
         }
     }
 }

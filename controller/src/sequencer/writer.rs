@@ -43,9 +43,10 @@ struct Drafted {
 type Reply = oneshot::Sender<Result<Vec<Arc<Step>>, SubmitError>>;
 
 impl Writer {
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+    pub(super) async fn run(mut self, first: Job, mut inbox: mpsc::Receiver<Job>) {
         let stop = self.stop.clone();
         let mut saved = self.loaded.state.next_seq;
+        self.batch(vec![first]).await;
         loop {
             let mut jobs = Vec::new();
             tokio::select! {

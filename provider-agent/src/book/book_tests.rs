@@ -26,6 +26,11 @@ fn sign(report: &Report) -> Result<SignedReport, String> {
     Ok(SignedReport { report: report.clone(), signature: Signature::ZERO })
 }
 
+/// With a clock that stands: numbers count from 1.
+fn opened(path: &Path) -> Result<Outbox, OutboxError> {
+    Outbox::open_at(path, || 0)
+}
+
 fn add(outbox: &Outbox, lease: u64, event: MemberEvent) -> u64 {
     outbox.add(report(lease, event), None, sign).unwrap()
 }
@@ -39,14 +44,14 @@ fn seqs(outbox: &Outbox, after: u64) -> Vec<u64> {
 }
 
 #[test]
-fn reports_survive_a_restart_and_their_numbers_go_on_without_a_gap() {
+fn reports_survive_a_restart_and_their_numbers_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     assert_eq!(add(&outbox, 1, MemberEvent::Accepted), 1);
     assert_eq!(add(&outbox, 1, MemberEvent::Ready), 2);
     drop(outbox);
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     assert_eq!(seqs(&outbox, 0), [1, 2]);
     assert_eq!(add(&outbox, 1, MemberEvent::Running), 3);
     outbox.acknowledge(2).unwrap();
@@ -57,13 +62,13 @@ fn reports_survive_a_restart_and_their_numbers_go_on_without_a_gap() {
 fn a_report_torn_by_a_crash_was_never_made() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     add(&outbox, 1, MemberEvent::Accepted);
     add(&outbox, 1, MemberEvent::Ready);
     drop(outbox);
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 3]).unwrap();
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     assert_eq!(seqs(&outbox, 0), [1]);
     assert_eq!(add(&outbox, 1, MemberEvent::Ready), 2, "its number is used by the next");
 }
@@ -71,7 +76,7 @@ fn a_report_torn_by_a_crash_was_never_made() {
 #[test]
 fn a_report_that_cannot_be_signed_uses_no_number() {
     let dir = tempfile::tempdir().unwrap();
-    let outbox = Outbox::open(&dir.path().join("outbox")).unwrap();
+    let outbox = opened(&dir.path().join("outbox")).unwrap();
     let refused = outbox.add(report(1, MemberEvent::Accepted), None, |_| Err("no".into()));
     assert!(matches!(refused, Err(OutboxError::Sign(_))));
     assert_eq!(add(&outbox, 1, MemberEvent::Accepted), 1);
@@ -93,10 +98,10 @@ fn outputs_go_before_the_report_that_commits_to_them() {
         named: Vec::new(),
         why: None,
     };
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     outbox.add(report(1, exited()), Some(outputs.clone()), sign).unwrap();
     drop(outbox);
-    let (_, messages) = Outbox::open(&path).unwrap().after(0).remove(0);
+    let (_, messages) = opened(&path).unwrap().after(0).remove(0);
     assert_eq!(messages[0], ToController::Outputs(outputs));
     assert!(matches!(messages[1], ToController::Report(_)));
 }
@@ -105,7 +110,7 @@ fn outputs_go_before_the_report_that_commits_to_them() {
 fn what_a_crash_interrupted_is_known_even_when_all_was_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     for event in [MemberEvent::Accepted, MemberEvent::Ready, MemberEvent::Running] {
         add(&outbox, 1, event);
     }
@@ -113,7 +118,7 @@ fn what_a_crash_interrupted_is_known_even_when_all_was_acknowledged() {
     let last = add(&outbox, 2, MemberEvent::Failed { reason: Reason::SliceFailed });
     outbox.acknowledge(last).unwrap();
     drop(outbox);
-    let (open, ended) = Outbox::open(&path).unwrap().members();
+    let (open, ended) = opened(&path).unwrap().members();
     assert_eq!(open.len(), 1);
     assert_eq!((open[0].lease.seq, &open[0].event), (1, &MemberEvent::Running));
     assert_eq!(ended.iter().map(|key: &MemberKey| key.lease.seq).collect::<Vec<_>>(), [2]);
@@ -123,7 +128,7 @@ fn what_a_crash_interrupted_is_known_even_when_all_was_acknowledged() {
 fn the_file_is_written_anew_and_keeps_what_is_needed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     add(&outbox, 1, MemberEvent::Running);
     let big =
         |seq| Report { slot: Slot::Mig { profile: "x".repeat(1 << 19), start: 0, size: 1 }, ..report(seq, exited()) };
@@ -135,15 +140,43 @@ fn the_file_is_written_anew_and_keeps_what_is_needed() {
     assert!(fs::metadata(&path).unwrap().len() < before / 2, "one big report is left");
     assert_eq!(add(&outbox, 1, exited()), 6);
     drop(outbox);
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     assert_eq!(outbox.last_seq(), 6);
     assert_eq!(outbox.members().0.len(), 0, "the first member has ended since");
 }
 
 #[test]
+fn a_copy_of_the_file_and_its_original_never_sign_one_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copied) = (dir.path().join("outbox"), dir.path().join("copy"));
+    let original = Outbox::open(&path).unwrap();
+    add(&original, 1, MemberEvent::Accepted);
+    fs::copy(&path, &copied).unwrap();
+    // Both go on, turn by turn, and nobody acknowledges: what the original signed meanwhile, the copy cannot know.
+    let copy = Outbox::open(&copied).unwrap();
+    let mut numbers: Vec<u64> =
+        (0..40).flat_map(|_| [&original, &copy].map(|outbox| add(outbox, 1, MemberEvent::Metered))).collect();
+    let made = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), made);
+}
+
+#[test]
+fn numbers_rise_where_the_clock_went_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("outbox");
+    let ahead = Outbox::open_at(&path, || 1_000).unwrap();
+    assert_eq!([1, 2].map(|lease| add(&ahead, lease, MemberEvent::Accepted)), [1_000, 1_001]);
+    drop(ahead);
+    let behind = Outbox::open_at(&path, || 7).unwrap();
+    assert_eq!(add(&behind, 3, MemberEvent::Accepted), 1_002);
+}
+
+#[test]
 fn an_older_state_directory_uses_no_number_twice() {
     let dir = tempfile::tempdir().unwrap();
-    let outbox = Outbox::open(&dir.path().join("outbox")).unwrap();
+    let outbox = opened(&dir.path().join("outbox")).unwrap();
     add(&outbox, 1, MemberEvent::Accepted);
     outbox.acknowledge(41).unwrap();
     assert_eq!(seqs(&outbox, 0), [] as [u64; 0]);
@@ -189,6 +222,10 @@ fn a_log_that_shrank_or_changed_is_refused() {
         let refused = book.see_head(bad).unwrap_err().to_string();
         assert!(refused.contains("no extension"), "{refused}");
     }
+    let mut later = head(9, 4);
+    later.head.fence.epoch += 1;
+    book.see_head(later).unwrap();
+    assert!(book.see_head(head(12, 2)).is_err(), "nothing of an earlier epoch any more");
 }
 
 #[test]

@@ -277,17 +277,20 @@ impl Book {
         Ok(())
     }
 
-    /// Checks that `head` extends, as far as sizes tell, the highest head seen, and remembers it on disk.
+    /// Checks that `head` extends, as far as sizes tell, the highest head seen, and remembers it on disk. A later epoch answers
+    /// to the anchor that it began with, which may be shorter than what was signed before; an earlier one is over.
     ///
     /// # Errors
     ///
     /// [`BookError::HeadBack`]; [`BookError::Io`].
     pub fn see_head(&self, head: SignedHead) -> Result<(), BookError> {
         let mut marks = self.marks();
-        if let Some(had) = marks.head {
+        if let Some(had) = marks.head.filter(|had| had.head.fence.epoch >= head.head.fence.epoch) {
+            let earlier = head.head.fence.epoch < had.head.fence.epoch;
             let same_size = head.head.size == had.head.size;
-            if head.head.size < had.head.size || (same_size && head.head.root != had.head.root) {
-                let text = |head: &Head| format!("{} entries, root {}", head.size, head.root);
+            if earlier || head.head.size < had.head.size || (same_size && head.head.root != had.head.root) {
+                let text =
+                    |head: &Head| format!("{} entries, root {}, epoch {}", head.size, head.root, head.fence.epoch);
                 return Err(BookError::HeadBack { had: text(&had.head), got: text(&head.head) });
             }
             if same_size {

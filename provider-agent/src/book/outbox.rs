@@ -1,14 +1,17 @@
 //! Signed reports until the log has them.
 //!
-//! A report is on disk before it is sent. After a restart it is sent again; the numbers go on without a gap. The file
-//! keeps, beyond what is unacknowledged, the newest report (its number) and the latest of every member that has not
-//! ended (what a crash interrupted).
+//! A report is on disk before it is sent, and sent again after a restart. Its number is the microsecond in which it was
+//! made, or one more than the last where the clock stands or went back: so a copy of this file from a backup goes on above
+//! every number that was signed since, whoever has seen it (`docs/adr/0035-no-number-twice.md`). The file keeps, beyond what
+//! is unacknowledged, the newest report (its number) and the latest of every member that has not ended (what a crash
+//! interrupted).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use selion_api::agent::{MemberEvent, Outputs, Report, SignedReport, ToController};
 use tokio::sync::watch;
@@ -33,7 +36,7 @@ pub enum OutboxError {
         #[source]
         source: io::Error,
     },
-    /// The file holds something that is no report, or leaves a number out.
+    /// The file holds something that is no report, or numbers that do not rise.
     #[error("outbox {} is damaged ({detail}); restore the state directory, or use a new one with a new node key", path.display())]
     Damaged {
         /// The file.
@@ -50,6 +53,8 @@ pub enum OutboxError {
 #[derive(Debug)]
 pub struct Outbox {
     path: PathBuf,
+    /// Microseconds since 1970 UTC.
+    clock: fn() -> u64,
     inner: Mutex<Inner>,
     last_seq: watch::Sender<u64>,
     acked: watch::Sender<u64>,
@@ -94,12 +99,18 @@ impl Outbox {
     ///
     /// [`OutboxError`].
     pub fn open(path: &Path) -> Result<Self, OutboxError> {
+        Self::open_at(path, wall_clock_us)
+    }
+
+    /// As [`open`](Self::open), by another clock.
+    pub(super) fn open_at(path: &Path, clock: fn() -> u64) -> Result<Self, OutboxError> {
         let io = |source| OutboxError::Io { path: path.to_owned(), source };
         let (journal, frames) = Journal::open(path).map_err(io)?;
         let entries = read(&frames).map_err(|detail| OutboxError::Damaged { path: path.to_owned(), detail })?;
         let last = entries.keys().next_back().copied().unwrap_or(0);
         let outbox = Self {
             path: path.to_owned(),
+            clock,
             inner: Mutex::new(Inner { journal, entries, acked: 0, last, compact_above: COMPACT_BYTES }),
             last_seq: watch::channel(last).0,
             acked: watch::channel(0).0,
@@ -148,7 +159,7 @@ impl Outbox {
         sign: impl FnOnce(&Report) -> Result<SignedReport, String>,
     ) -> Result<u64, OutboxError> {
         let mut inner = self.inner();
-        let seq = inner.last + 1;
+        let seq = (inner.last + 1).max((self.clock)());
         report.seq = seq;
         let report = sign(&report).map_err(OutboxError::Sign)?;
         let entry = Entry { outputs, report };
@@ -264,6 +275,12 @@ impl Inner {
             *seq > acked || *seq == last || open
         });
     }
+}
+
+/// This machine's clock in microseconds since 1970 UTC. Such a number is exact in JSON until the year 2255.
+fn wall_clock_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(0)
 }
 
 /// Whether nothing follows this event of a member.

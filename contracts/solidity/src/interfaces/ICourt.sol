@@ -71,7 +71,8 @@ struct Bond {
 ///    signs later extends that. So one epoch has one leaf for an index, and one root and one State digest for a size.
 /// b. It starts from the log that its epoch took over: its own copy, in which the anchor that stood when the epoch began is
 ///    found. That beginning is final before it signs. If the anchor is not in its copy, it signs nothing.
-/// c. A copy of its data from a backup signs nothing before it holds all that was signed before.
+/// c. A copy of its data from a backup signs nothing before it holds all that was signed before: the anchor, the mark beside
+///    the key and the heads that agents were shown tell (docs/adr/0035).
 /// By (a), two heads of one size say the same, two heads agree in every leaf that both have, and a promise agrees with every
 /// head that covers it. {proveFork} and {proveBrokenPromise} need a disagreement in just these, at one index below both
 /// sizes, or at one size, with a path that SHA-256 allows only for the leaf that is there. By (b), the same holds against
@@ -80,8 +81,8 @@ struct Bond {
 ///
 /// A *provider* is convicted by two reports that the same node signed for it, under one number, about one member of one run
 /// of a lease. It keeps to this:
-/// d. A node writes a report down before it signs it, and signs each number once. A copy of its data from a backup first
-///    learns from the pool which numbers were used, and goes on above them.
+/// d. A node signs each number once. A number is the time at which the report was made, so that a copy of the node's data
+///    from a backup goes on above all that was signed since.
 /// By (d), two reports of one number are one report. {proveTwoReports} needs a difference beyond the fence.
 ///
 /// An *owner* is liable for the epochs in which it is the owner, and for nobody else's. The next owner accepts the log

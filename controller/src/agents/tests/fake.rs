@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ pub(super) struct Fake {
     pub nonces: Mutex<u8>,
     /// Commits fail, as on a full disk.
     pub full: AtomicBool,
+    signatures: AtomicUsize,
     batches: broadcast::Sender<Arc<Batch>>,
 }
 
@@ -55,8 +56,14 @@ impl Fake {
             claims: Mutex::default(),
             nonces: Mutex::default(),
             full: AtomicBool::new(false),
+            signatures: AtomicUsize::new(0),
             batches: broadcast::Sender::new(64),
         })
+    }
+
+    /// How often the authority signed.
+    pub(super) fn signed(&self) -> usize {
+        self.signatures.load(Ordering::SeqCst)
     }
 
     /// Commits nothing until [`commit`](Self::commit).
@@ -226,6 +233,7 @@ impl Core for Fake {
     }
 
     fn sign(&self, digest: &Hash32) -> Signature {
+        self.signatures.fetch_add(1, Ordering::SeqCst);
         Key::new(AUTHORITY).sign(digest)
     }
 

@@ -1,5 +1,7 @@
 //! Each lie that a hello can tell.
 
+use std::time::Duration;
+
 use selion_api::agent::{Fence, Head, SignedHead, SignedWelcome, ToAgent, Welcome};
 use selion_api::{Account, Hash32, NodeSpec, Reason, Signature};
 use selion_contracts::signer::recover_text;
@@ -211,6 +213,15 @@ async fn a_signed_head_of_a_longer_log_proves_a_restored_backup() {
 }
 
 #[tokio::test]
+async fn what_was_signed_in_an_earlier_epoch_beyond_its_anchor_does_not_bind() {
+    let world = World::start().await;
+    let mut shown = head(10, 1, &Key::new(1));
+    shown.head.fence.epoch = OURS.epoch - 1;
+    let mut agent = hello_with(&world, shown).await;
+    assert!(matches!(agent.next().await, Some(ToAgent::Welcome { .. })));
+}
+
+#[tokio::test]
 async fn a_signed_head_with_another_root_proves_a_fork() {
     let world = World::start().await;
     let authority = Key::new(1);
@@ -229,6 +240,37 @@ async fn a_head_that_the_authority_never_signed_stops_only_its_agent() {
     let mut agent = hello_with(&world, head(10, 1, &Key::new(2))).await;
     assert_eq!(agent.refusal().await.0, Reason::StaleFence);
     assert!(world.core.claims.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn while_agents_are_heard_nothing_is_entered_or_signed_and_then_they_are_welcomed() {
+    let world = World::start().await;
+    let node = world.key.node();
+    world.core.state.lock().unwrap().nodes.get_mut(&node).unwrap().linked = true;
+    world.hub.hold();
+    let mut agent = Agent::connect(&world.url).await;
+    let hello = agent.hello(spec(node));
+    agent.say(&world.key, hello).await;
+    assert_eq!(world.hub.heard(Duration::from_secs(30)).await, []);
+    assert_eq!((world.core.count(|_| true), world.core.signed()), (0, 0));
+    world.hub.open();
+    assert!(matches!(agent.next().await, Some(ToAgent::Welcome { .. })));
+    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1);
+}
+
+#[tokio::test]
+async fn a_restored_backup_is_told_by_an_agent_that_it_does_not_know_before_it_signs() {
+    let world = World::start().await;
+    let authority = Key::new(1);
+    crown(&world, &authority);
+    world.core.state.lock().unwrap().nodes.clear();
+    world.hub.hold();
+    let shown = head(10, 1, &authority);
+    let mut agent = hello_with(&world, shown).await;
+    assert_eq!(agent.refusal().await.0, Reason::StaleFence);
+    let claim = Claim::ForeignHead { node: world.key.node(), head: shown, ours: None };
+    assert_eq!(*world.core.claims.lock().unwrap(), [claim]);
+    assert_eq!((world.core.count(|_| true), world.core.signed()), (0, 0));
 }
 
 #[tokio::test]

@@ -47,7 +47,9 @@ pub(in crate::http) async fn missing(app: &App) -> Option<&'static str> {
     let failed = app.log.unwritable().is_some();
     let disk = free_bytes(&app.config.data_dir).is_some_and(|free| free < FREE_BYTES);
     let silent = app.mirror.status().silent_for().is_some_and(|time| time >= SILENT);
-    if !pool {
+    if !app.log.is_open() {
+        Some("the agents are heard before anything is signed")
+    } else if !pool {
         Some("the pool's first block is not final yet")
     } else if broken {
         Some("the chain broke: a reorganisation went deeper than final")
