@@ -87,7 +87,8 @@ mod tests {
         assert!(second.as_mut().now_or_never().is_none());
         assert_eq!(calling.await.unwrap(), []);
         roll.end();
-        (first.await, second.await);
+        first.await;
+        second.await;
         roll.answer(node(3)).await;
     }
 
