@@ -133,7 +133,7 @@ contract Court is ICourt, Relayed, ReentrancyGuardTransient {
 
     // -- inside
 
-    /// Reverts unless the epoch's authority signed the head, or anchored it as the last one of the epoch: which of both.
+    /// Reverts unless the epoch's authority signed the head, or anchored it last in its epoch. Returns whether it is an anchor.
     function _requireStated(SignedHead calldata head) private view returns (bool anchored) {
         if (head.r != 0 || head.vs != 0) {
             _requireAuthority(head.epoch, Evidence.digestOf(head, _pool()), head.r, head.vs);

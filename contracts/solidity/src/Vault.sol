@@ -165,7 +165,10 @@ contract Vault is IVault, Relayed, ReentrancyGuardTransient {
             Item calldata item = items[i];
             (uint256 a, uint256 b) = (item.a, item.b);
             uint256 pairWord = pairs[a.renter()];
-            if (a.cumulative() <= PairWord.claimed(pairWord) || a.epoch() > epoch) continue;
+            unchecked {
+                // One comparison for epochs to come and for 0, which wraps to more: its fees would be nobody's.
+                if (a.cumulative() <= PairWord.claimed(pairWord) || a.epoch() - 1 >= epoch) continue;
+            }
             address signer = Signatures.recover(digests[i], item.r, item.vs);
             if (signer == address(0) || signer == authority) continue;
             uint256 settled = _settle(tally, pairWord, signer, a, b);

@@ -2,7 +2,9 @@
 // mutate.js FORGE: breaks the arithmetic and checks of every contract one at a time; some test must fail for each.
 // All mutants are compiled into one build, each behind a switch; the switch is the block's coinbase, which no contract
 // here reads and forge sets from its environment. So a mutant costs a test run and no compilation.
-// Survivors must be explained in tools/mutants-allowed.json. Options: --list, --only N,N..., --verbose.
+// Survivors must be explained in tools/mutants-allowed.json. Options: --list, --only N,N..., --verbose, and --fresh: asks
+// again about mutants that an earlier run killed with these sources, tools and that very suite.
+const crypto = require("crypto");
 const fs = require("fs");
 const os = require("os");
 const path = require("path");
@@ -13,28 +15,12 @@ const work = path.join(root, "out", "mutants");
 const [forge, ...options] = process.argv.slice(2);
 const JOBS = Math.max(2, os.cpus().length);
 
-/// What is mutated: all functions of a file but those named.
-const TARGETS = {
-  "src/Vault.sol": [
-    "constructor", "account", "thawing", "pair", "totals", "keyOf", "authorityOf", "domainSeparator", "voucherDigest",
-    "batchDigest", "_open", "_batchDigest",
-  ],
-  "src/lib/Lanes.sol": [],
-  "src/lib/Coin.sol": [],
-  "src/Controller.sol": [
-    "constructor", "config", "trustedForwarder", "announced", "owner", "authority", "head", "provider", "licenceOf", "nodeOf",
-    "offerOf", "payoutOf", "offersOf",
-  ],
-  "src/Court.sol": ["constructor"],
-  "src/Forwarder.sol": [],
-  "src/PoolFactory.sol": ["constructor"],
-  "src/lib/Blueprint.sol": [],
-  "src/lib/Data.sol": [],
-  "src/lib/Evidence.sol": [],
-  "src/lib/Relayed.sol": ["constructor"],
-  "src/lib/Signatures.sol": [],
-  "src/lib/Terms.sol": [],
-};
+/// What is mutated.
+const TARGETS = [
+  "src/Vault.sol", "src/lib/Lanes.sol", "src/lib/Coin.sol", "src/Controller.sol", "src/Court.sol", "src/Forwarder.sol",
+  "src/PoolFactory.sol", "src/lib/Blueprint.sol", "src/lib/Data.sol", "src/lib/Evidence.sol", "src/lib/Relayed.sol",
+  "src/lib/Signatures.sol", "src/lib/Terms.sol", "src/TestToken.sol",
+];
 const SWAPS = {
   "<": ["<="], "<=": ["<"], ">": [">="], ">=": [">"], "==": ["!="], "!=": ["=="], "&&": ["||"], "||": ["&&"],
   "+": ["-"], "-": ["+"], "*": ["/"], "/": ["*"], "<<": [">>"], ">>": ["<<"], "|": ["&"], "&": ["|"],
@@ -55,6 +41,7 @@ function schema(file) {
   const { sources, errors } = JSON.parse(solc.compile(JSON.stringify(input)));
   if (!sources?.[file]) throw new Error(JSON.stringify(errors));
   let name = "";
+  let blocks = 0;
 
   const span = (node) => {
     const [start, length] = node.src.split(":").map(Number);
@@ -89,9 +76,50 @@ function schema(file) {
     return { out: out + text.slice(at, end), parts };
   }
 
+  /// The same for a block of assembly: its numbers grow by one, its stores and assignments fall away.
+  function assembly(node, chosen) {
+    const edits = []; // [place, text]
+    const switched = (at, from, to) => `eq(${chosen}, ${born(at, from, to).match(/\d+/)[0]})`;
+    (function walk(at, statement) {
+      if (!at || typeof at !== "object") return;
+      if (at.nodeType === "YulExpressionStatement" || at.nodeType === "YulAssignment") {
+        statement = raw(at);
+        edits.push([span(at)[0], `if iszero(${switched(at, statement, "nothing")}) { `], [span(at)[1], " }"]);
+      }
+      if (at.nodeType === "YulVariableDeclaration") statement = raw(at);
+      if (at.nodeType === "YulLiteral" && at.kind === "number") {
+        edits.push([span(at)[0], "add("], [span(at)[1], `, ${switched(at, `${raw(at)} in ${statement ?? "a condition"}`, `${raw(at)} + 1`)})`]);
+      }
+      for (const child of Object.values(at)) walk(child, statement);
+    })(node.AST);
+    const [start, end] = span(node);
+    let out = "";
+    let at = start;
+    // Ends before beginnings at one place; what began later ends first.
+    for (const [place, added] of edits.map((e, i) => [...e, i]).sort((a, b) => a[0] - b[0] || b[2] - a[2])) {
+      out += text.slice(at, place) + added;
+      at = place;
+    }
+    return out + text.slice(at, end);
+  }
+
   function visit(node, key, parent) {
     switch (node.nodeType) {
-      case "InlineAssembly":
+      case "InlineAssembly": {
+        const chosen = `chosen${++blocks}`; // read before: a pure function may not read it in assembly
+        return `uint256 ${chosen} = Mutant.number(); ${assembly(node, chosen)}`;
+      }
+      case "ModifierInvocation":
+        if (raw(node) !== "nonReentrant") return raw(node);
+        return `nonReentrantUnless(${born(node, "nonReentrant", "nothing")})`;
+      case "Conditional": {
+        const { out, parts } = render(node);
+        const condition = raw(node.condition);
+        if (node.condition.nodeType === "BinaryOperation") return out; // its operator is swapped
+        const never = born(node, `${condition} ?`, "false ?");
+        const always = born(node, `${condition} ?`, "true ?");
+        return `(${never} ? false : ${always} ? true : (${parts.condition})) ${out.slice(parts.condition.length)}`;
+      }
       case "VariableDeclaration":
       case "ElementaryTypeName":
         return raw(node);
@@ -134,11 +162,8 @@ function schema(file) {
       }
       case "FunctionDefinition": {
         name = node.kind === "constructor" ? "constructor" : node.name;
-        if (TARGETS[file].includes(name) || !node.body) return raw(node);
-        return render(node, ["parameters", "returnParameters", "modifiers"]).out;
+        return node.body ? render(node, ["parameters", "returnParameters"]).out : raw(node);
       }
-      case "Assignment":
-        return render(node).out;
       default:
         return render(node).out;
     }
@@ -155,14 +180,23 @@ const SWITCH = `// SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 library Mutant {
     function _chosen() private view returns (uint256) { return uint160(address(block.coinbase)); }
-    function on(uint256 n) internal pure returns (bool) {
+    function number() internal pure returns (uint256) {
         function() internal view returns (uint256) looks = _chosen;
         function() internal pure returns (uint256) asPure;
         assembly ("memory-safe") { asPure := looks }
-        return asPure() == n;
+        return asPure();
     }
+    function on(uint256 n) internal pure returns (bool) { return number() == n; }
 }
 `;
+
+const UNGUARDED = `    modifier nonReentrantUnless(bool off) {
+        if (!off) _nonReentrantBefore();
+        _;
+        if (!off) _nonReentrantAfter();
+    }
+
+    modifier nonReentrant() {`;
 
 // Forge asks the compiler for the same ABIs before each filtered run: answered from a folder, that costs milliseconds.
 const COMPILER = `#!/bin/sh
@@ -191,8 +225,10 @@ function prepare() {
   fs.mkdirSync(work, { recursive: true });
   const copy = (what) => fs.cpSync(path.join(root, what), path.join(work, what), { recursive: true });
   ["src", "test", "foundry.toml", "node_modules/@openzeppelin/contracts"].forEach(copy);
-  for (const file of Object.keys(TARGETS)) fs.writeFileSync(path.join(work, file), schema(file));
+  for (const file of TARGETS) fs.writeFileSync(path.join(work, file), schema(file));
   fs.writeFileSync(path.join(work, "src/Mutant.sol"), SWITCH);
+  const guard = path.join(work, "node_modules/@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol");
+  fs.writeFileSync(guard, fs.readFileSync(guard, "utf8").replace("    modifier nonReentrant() {", UNGUARDED));
   fs.appendFileSync(path.join(work, "foundry.toml"), COMPILE);
   fs.writeFileSync(path.join(work, "solc"), COMPILER, { mode: 0o755 });
 }
@@ -214,38 +250,107 @@ function environment(n, more) {
 /// The quick tests kill most; what they leave meets the invariants. Both are always in the build.
 const QUICK = ["--no-match-path", "test/{gas,invariant,symbolic}/**"];
 const SLOW = ["--match-path", "test/invariant/*.t.sol"];
+/// What survives unexplained meets the project's own settings: many more inputs and longer stories.
+const FULL = { FOUNDRY_FUZZ_RUNS: "1000", FOUNDRY_INVARIANT_RUNS: undefined, FOUNDRY_INVARIANT_DEPTH: undefined };
 
-function run(n, which) {
+/// What earlier runs killed: one line a mutant, so that a run that is cut goes on where it was.
+const KILLS = path.join(work, "kills.jsonl");
+
+/// A mutant's name: it stays the same when comments or other mutants move it.
+function nameOf(n) {
+  const m = mutants[n];
+  const alike = mutants.slice(1, n).filter((other) => other.file === m.file && same(other, m)).length;
+  return `${m.file} ${m.in}: ${m.from} -> ${m.to} #${alike}`;
+}
+
+const filesIn = (folder) => fs.readdirSync(folder, { recursive: true }).map((name) => path.join(folder, name))
+  .filter((name) => fs.statSync(name).isFile());
+
+/// The hash of files without their comments: a comment kills nothing.
+function hashOf(files) {
+  const hash = crypto.createHash("sha256");
+  for (const file of [...files].sort()) hash.update(fs.readFileSync(file, "utf8").replace(/^\s*\/\/.*\n/gm, ""));
+  return hash.digest("hex").slice(0, 16);
+}
+
+/// A test file and all that it imports, but for contracts.
+function withImports(file, seen = new Set()) {
+  if (seen.has(file) || !file.startsWith(path.join(work, "test"))) return seen;
+  seen.add(file);
+  for (const [, from] of fs.readFileSync(file, "utf8").matchAll(/ from "(\.[^"]+)";/g)) {
+    withImports(path.join(path.dirname(file), from), seen);
+  }
+  return seen;
+}
+
+/// What a kill by a suite depends on: the contracts, and the suite with all that it uses.
+const contracts = hashOf([path.join(root, "package-lock.json"), ...filesIn(path.join(root, "src"))]);
+function groundsOf(suite) {
+  const file = path.join(work, suite);
+  if (!fs.existsSync(file)) return undefined;
+  return `${contracts} ${hashOf([...withImports(file), ...filesIn(path.join(work, "test/vectors"))])}`;
+}
+
+/// The suites by the names of mutants that they killed in an earlier run, on grounds that still hold.
+function killedBefore() {
+  if (options.includes("--fresh") || !fs.existsSync(KILLS)) return new Map();
+  const lines = fs.readFileSync(KILLS, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
+  return new Map(lines.filter(({ suite, grounds }) => grounds === groundsOf(suite)).map(({ name, suite }) => [name, suite]));
+}
+
+function noteKill(n, suite) {
+  if (suite !== NAMELESS) fs.appendFileSync(KILLS, JSON.stringify({ name: nameOf(n), suite, grounds: groundsOf(suite) }) + "\n");
+}
+
+/// Stands for the suite where forge did not say it.
+const NAMELESS = "a suite without a name";
+
+/// The suite in which the first test failed.
+function failed(said) {
+  const upTo = said.slice(0, said.indexOf("[FAIL"));
+  return [...upTo.matchAll(/^Ran \d+ tests? for ([^:]+):/gm)].pop()?.[1];
+}
+
+/// Runs tests against mutant `n` until one fails. Resolves to its suite, or to nothing if all pass.
+function run(n, which, more = {}) {
   return new Promise((done) => {
     const child = spawn(forge, ["test", "--fail-fast", "--threads", "1", ...which], {
-      cwd: work, env: environment(n), stdio: ["ignore", "pipe", "pipe"],
+      cwd: work, env: environment(n, more), stdio: ["ignore", "pipe", "pipe"],
     });
     let said = "";
     child.stdout.on("data", (x) => (said += x));
     child.stderr.on("data", (x) => (said += x));
-    const timer = setTimeout(() => child.kill("SIGKILL"), 300_000); // gas ends every loop long before
+    const timer = setTimeout(() => child.kill("SIGKILL"), 3_600_000); // gas ends every loop long before
     child.on("close", (code, signal) => {
       clearTimeout(timer);
       // A failure that is not a failed test would count a broken build as a kill.
       if (signal || (code !== 0 && !/\[FAIL/.test(said))) throw new Error(`mutant ${n}: no test failed:\n${said.slice(-3000)}`);
-      done({ killed: code !== 0 });
+      done(code === 0 ? undefined : failed(said) ?? NAMELESS);
     });
   });
 }
 
-async function all(numbers, which) {
+/// The suite that kills mutant `n`; nothing if it survives. Not the likeliest suite first: for each choice of suites forge
+/// compiles anew, which takes longer than all of them.
+async function killer(n) {
+  const suite = (await run(n, QUICK)) || (await run(n, SLOW));
+  if (suite) noteKill(n, suite);
+  return suite;
+}
+
+/// Returns those of the mutants that `kills` finds no suite for.
+async function survivors(numbers, kills) {
   const left = [...numbers];
-  const survivors = [];
-  const total = left.length;
+  const alive = [];
   const worker = async () => {
     for (let n = left.shift(); n !== undefined; n = left.shift()) {
-      const { killed } = await run(n, which);
-      if (!killed) survivors.push(n);
-      if (options.includes("--verbose")) console.log(`${total - left.length}/${total} ${killed ? "killed" : "SURVIVED"} ${n} ${show(mutants[n])}`);
+      const suite = await kills(n);
+      if (!suite) alive.push(n);
+      if (options.includes("--verbose")) console.log(`${numbers.length - left.length}/${numbers.length} ${suite ?? "SURVIVED"} ${n} ${show(mutants[n])}`);
     }
   };
   await Promise.all(Array.from({ length: JOBS }, worker));
-  return survivors.sort((a, b) => a - b);
+  return alive.sort((a, b) => a - b);
 }
 
 const show = (m) => `${m.file}:${m.line} ${m.in}: \`${m.from}\` -> \`${m.to}\``;
@@ -258,18 +363,25 @@ const same = (entry, m) => entry.in === m.in && entry.from === m.from && entry.t
     cwd: work, env: environment(0), encoding: "utf8",
   });
   if (build.status !== 0) throw new Error(`the mutants do not compile:\n${(build.stdout + build.stderr).slice(-6000)}`);
-  for (const which of [QUICK, SLOW]) if ((await run(0, which)).killed) throw new Error("a test fails without any mutant");
+  for (const which of [QUICK, SLOW]) if (await run(0, which)) throw new Error("a test fails without any mutant");
   const only = options.includes("--only");
   const asked = only ? options[options.indexOf("--only") + 1].split(",").map(Number) : [];
   const numbers = only ? asked : mutants.map((_, n) => n).slice(1);
-  const survivors = await all(await all(numbers, QUICK), SLOW);
+  const before = killedBefore();
+  const left = await survivors(numbers.filter((n) => !before.has(nameOf(n))), killer);
 
   const allowed = JSON.parse(fs.readFileSync(path.join(__dirname, "mutants-allowed.json"), "utf8"));
-  const bare = survivors.filter((n) => !allowed.some((entry) => entry.why && same(entry, mutants[n])));
-  const stale = only ? [] : allowed.filter((entry) => !survivors.some((n) => same(entry, mutants[n])));
+  const explained = left.filter((n) => allowed.some((entry) => entry.why && same(entry, mutants[n])));
+  const unexplained = left.filter((n) => !explained.includes(n));
+  const bare = await survivors(unexplained, async (n) => {
+    const suite = (await run(n, QUICK, FULL)) || (await run(n, SLOW, FULL));
+    if (suite) noteKill(n, suite);
+    return suite;
+  });
+  const stale = only ? [] : allowed.filter((entry) => !explained.some((n) => same(entry, mutants[n])));
   for (const n of bare) console.error(`survived: ${n} ${show(mutants[n])}`);
   for (const entry of stale) console.error(`explained but killed or gone: ${show(entry)}`);
-  console.log(`mutants: ${numbers.length} in all, ${numbers.length - survivors.length} killed, ` +
-    `${survivors.length - bare.length} explained, ${bare.length} survived`);
+  console.log(`mutants: ${numbers.length} in all, ${numbers.length - explained.length - bare.length} killed, ` +
+    `${explained.length} explained, ${bare.length} survived`);
   process.exitCode = bare.length + stale.length ? 1 : 0;
 })();

@@ -77,7 +77,9 @@ struct Bond {
 /// head that covers it. {proveFork} and {proveBrokenPromise} need a disagreement in just these, at one index below both
 /// sizes, or at one size, with a path that SHA-256 allows only for the leaf that is there. By (b), the same holds against
 /// the anchor of the epoch before. The epoch stands in what is signed, and signatures of another epoch, another pool or
-/// another kind of statement have other digests. An anchor is what the controller stored at the authority's own call.
+/// another kind of statement have other digests. An anchor is what the controller stored at the authority's own call: 128 bits
+/// of its hash, and all of it where a new owner accepted it. So an anchor with two meanings takes its maker 2^64 hashes, and
+/// can cost only the owner who named its maker, and who answers for the maker's epoch already.
 ///
 /// A *provider* is convicted by two reports that the same node signed for it, under one number, about one member of one run
 /// of a lease. It keeps to this:

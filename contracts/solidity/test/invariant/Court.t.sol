@@ -23,6 +23,10 @@ contract CourtInvariants is Courts, Campaign {
         return handler;
     }
 
+    function reaches() internal pure override returns (uint256 actions, uint256 times) {
+        return (9, 48);
+    }
+
     function invariant_who_keeps_to_the_rules_loses_nothing() public view {
         yes(!handler.wronged(), "an honest signer was convicted");
         for (uint256 i; handler.ownerAt(i) != address(0); ++i) {

@@ -20,6 +20,10 @@ contract LedgerInvariants is Pools, Campaign {
         return handler;
     }
 
+    function reaches() internal pure override returns (uint256 actions, uint256 times) {
+        return (9, 30);
+    }
+
     /// J14: paid + refunded = deposited (1 and 2).
     /// 1, 2, 3, 4, 6 and 8, in one campaign: each invariant function would cost one of its own.
     function invariant_the_books_hold() public view {

@@ -21,6 +21,10 @@ contract RegistryInvariants is Pools, Campaign {
         return handler;
     }
 
+    function reaches() internal pure override returns (uint256 actions, uint256 times) {
+        return (8, 16);
+    }
+
     function invariant_the_registry_is_what_its_events_and_its_people_said() public view {
         uint256 stakes;
         uint256 bonds;

@@ -23,6 +23,10 @@ contract WildInvariants is Pools, Campaign {
         return handler;
     }
 
+    function reaches() internal pure override returns (uint256 actions, uint256 times) {
+        return (7, 20);
+    }
+
     /// J14: no re-entry by a token that tries, whoever lies.
     /// 1, 2, 3, 4, 10, 11 and 12.
     function invariant_the_books_hold_whoever_lies() public view {

@@ -27,8 +27,26 @@ abstract contract Campaign is Check {
     uint256 private constant LONGEST = 6000;
 
     error NeverReached(bytes4 action);
+    error ReachedTooLittle(uint256 actions, uint256 times);
 
     function acting() internal view virtual returns (Acting);
+
+    /// How many of the actions succeed in each story of a campaign at least, and how often all of them together.
+    function reaches() internal pure virtual returns (uint256 actions, uint256 times);
+
+    /// Forge calls this at the end of each story: one in which little succeeds shows little.
+    function afterInvariant() external view {
+        Acting handler = acting();
+        bytes4[] memory all = handler.actions();
+        (uint256 actions, uint256 times) = (0, 0);
+        for (uint256 i; i < all.length; ++i) {
+            uint256 did = handler.did(all[i]);
+            if (did != 0) actions += 1;
+            times += did;
+        }
+        (uint256 leastActions, uint256 leastTimes) = reaches();
+        if (actions < leastActions || times < leastTimes) revert ReachedTooLittle(actions, times);
+    }
 
     function targetContracts() external view returns (address[] memory targets) {
         targets = new address[](1);
