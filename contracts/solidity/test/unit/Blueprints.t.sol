@@ -73,7 +73,9 @@ contract BlueprintsTest is Pools {
         yes(_factory(factory.vaultBlueprint()), "a blueprint");
         yes(!_factory(address(vault)), "a contract");
         yes(!_factory(renter), "no code");
-        yes(!_factory(Blueprints.deploy(hex"62fe71005f5260036016f3")), "a preamble without code");
+        address bare = Blueprints.deploy(hex"62fe71005f526003601df3");
+        same(keccak256(bare.code), keccak256(hex"fe7100"), "a preamble without code");
+        yes(!_factory(bare), "nothing to make");
         address other = Blueprints.deploy(hex"63fe7101005f526004601cf3");
         same(keccak256(other.code), keccak256(hex"fe710100"), "a preamble with data after it");
         yes(!_factory(other), "another kind of blueprint");
@@ -92,6 +94,9 @@ contract BlueprintsTest is Pools {
         address talking = Blueprints.deploy(Blueprints.initcode(hex"600160005260206000fd"));
         vm.expectRevert(abi.encodePacked(uint256(1)));
         this.make(talking);
+        address terse = Blueprints.deploy(Blueprints.initcode(hex"60016000fd"));
+        vm.expectRevert(hex"00");
+        this.make(terse);
     }
 
     function test_anyone_may_make_parts_for_himself_and_harms_nobody() public {
