@@ -132,6 +132,12 @@ impl Failure {
         self
     }
 
+    /// The same failure with something else to do.
+    pub fn suggesting(mut self, suggestion: &str) -> Self {
+        suggestion.clone_into(&mut self.0.suggestion);
+        self
+    }
+
     /// What is shown.
     pub fn body(&self) -> &Body {
         &self.0

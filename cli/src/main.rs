@@ -3,6 +3,7 @@
 mod args;
 mod change;
 mod command;
+mod consent;
 mod dev;
 mod exit;
 mod failure;

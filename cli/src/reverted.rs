@@ -84,6 +84,37 @@ pub fn words(reason: &str) -> Option<Words> {
             format!("{} of the bond are asked for, and {} are free", said.tokens("asked"), said.tokens("free")),
             "ask for less",
         ),
+        "OffersStand" => (
+            format!("{} offers stand, and all of the stake cannot leave before they are closed", said.value("offers")),
+            "run: selion agent close-offer",
+        ),
+        "NoOffer" => (format!("node {} is not on offer", said.value("node")), "there is nothing to close"),
+        "NotNodeProvider" => (
+            format!(
+                "node {} is bound to {}, not to {}",
+                said.value("node"),
+                said.value("provider"),
+                said.value("caller")
+            ),
+            "use that provider's key; the zero address is nobody",
+        ),
+        "NotPayout" => (
+            format!("only {}, who is paid now, can name another account", said.value("payout")),
+            "do it with that account's key: `selion agent set-payout --key-file`",
+        ),
+        "BadPayee" => (format!("{} is a contract of the pool", said.value("payee")), "name an account of yours"),
+        "KeyInUse" => (
+            format!("{} is your own key, or was revoked and is not dead yet", said.value("key")),
+            "`selion account keys` says which, and until when",
+        ),
+        "NoSuchKey" => (
+            format!("{} may not sign for the account, or is revoked already", said.value("key")),
+            "`selion account keys` lists those that may",
+        ),
+        "KeyIsAuthority" => (
+            format!("{} is the pool's authority: its one signature would count twice", said.value("key")),
+            "name another key",
+        ),
         "NothingDue" => ("nothing is due to the account".to_owned(), "wait until vouchers are claimed"),
         "Zero" => (format!("the {} must not be zero", said.value("what")), "give one above zero"),
         "NotAuthority" => (
@@ -131,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_error_without_words_of_its_own_is_taken_apart_and_a_text_stays_as_it_is() {
-        assert_eq!(words("KeyInUse(key: 0x07)").unwrap().detail, "key in use (key 0x07)");
+        assert_eq!(words("NotCourt(caller: 0x07)").unwrap().detail, "not court (caller 0x07)");
         assert_eq!(words("ERC20: transfer amount exceeds balance"), None);
         assert_eq!(words("panic 0x11 (0x11 is an arithmetic overflow)"), None);
     }

@@ -249,6 +249,37 @@ fn an_owner_is_asked_before_stake_is_locked(home: &Path, pool: &Pool) {
     assert_eq!(providers()["providers"], before["providers"]);
 }
 
+/// What is hard to take back is said first, and asked for; who says no has done nothing.
+fn nothing_ends_before_somebody_said_yes(home: &Path, pool: &Pool) {
+    let text = |name: &str| pool.ready[name].as_str().expect("a text").to_owned();
+    let (rpc, at, controller) = (text("chain_rpc"), text("pool"), text("controller"));
+    let place = ["--state-dir", "d/agent", "--pool", &at, "--controller", &controller, "--chain-rpc", &rpc];
+    let no = |words: &[&str], said: &[&str]| {
+        let (code, shown) = on_a_terminal(home, words, "n\n");
+        assert_eq!(code, Some(1), "{words:?}: {shown}");
+        for part in said.iter().chain(&["[y/N]", "nothing was sent"]) {
+            assert!(shown.contains(part), "{words:?} does not say `{part}`: {shown}");
+        }
+    };
+    let before = json(&run(home, &["registry", "--output", "json"]));
+    let retire = [&["agent", "retire"], &place[..]].concat();
+    no(&retire, &["is unbound from 0x", "nothing is leased on it", "`selion agent up` binds and offers it again"]);
+    no(&["account", "revoke"], &["run (0) end with payment_required", "stay claimable for 3d, up to", "account grant"]);
+    let key = format!("0x{}", "11".repeat(20));
+    no(&["account", "own-key", &key], &["all of your deposit", "No lease is paid by an own key"]);
+    assert_eq!(json(&run(home, &["registry", "--output", "json"]))["providers"], before["providers"]);
+    let keys = String::from_utf8_lossy(&run(home, &["account", "keys"]).stdout).into_owned();
+    assert!(keys.contains("delegated, the pool's controller's") && !keys.contains(&key), "{keys}");
+
+    let leave = run(home, &[&["agent", "leave"], &place[..]].concat());
+    assert_eq!(leave.status.code(), Some(5));
+    let told = String::from_utf8_lossy(&leave.stderr).into_owned();
+    assert!(told.contains("an agent runs on d/agent") && told.contains("selion node pause 0x"), "{told}");
+    let shown = run(home, &[&["agent", "show"], &place[..]].concat());
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("1.00, the pool's least is 1.00") && shown.contains("yours, on offer"), "{shown}");
+}
+
 #[test]
 fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     let home = tempfile::tempdir().expect("a folder");
@@ -299,6 +330,7 @@ fn a_pool_out_of_nothing_runs_a_command_and_goes_on_where_it_was() {
     what_a_renter_moves_counts_when_the_command_ends(home);
     a_lease_sees_no_key_of_the_pool(home);
     an_owner_is_asked_before_stake_is_locked(home, &pool);
+    nothing_ends_before_somebody_said_yes(home, &pool);
 
     let url = pool.ready["controller"].as_str().expect("a URL").to_owned();
     a_key_does_what_its_scope_says_until_it_is_revoked(home);

@@ -34,11 +34,13 @@ fn dead_port() -> u16 {
 #[test]
 fn every_renter_command_without_a_profile_says_how_to_get_one() {
     let home = home();
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &["whoami"],
         &["offers"],
         &["lease", "list"],
         &["account", "show"],
+        &["account", "keys"],
+        &["account", "revoke"],
         &["data", "list"],
         &["node", "list"],
         &["shares"],
@@ -143,6 +145,27 @@ fn an_agent_is_set_up_by_flags_in_human_units() {
     assert_eq!(config["gpus"]["simulated"]["models"][0], "H100 80GB");
     assert_eq!(config["prices"]["per_work"], "800000");
     assert_eq!(config["stake"], 2_000_000);
+    let place = ["agent", "up", "--print-config", "--relay", "--state-dir", "d", "--controller", "http://h:1"];
+    let config = json(&run(home.path(), &place).stdout);
+    assert_eq!(
+        (&config["relay"], &config["state_dir"], &config["controller"]),
+        (&true.into(), &"d".into(), &"http://h:1".into())
+    );
+}
+
+#[test]
+fn an_owner_without_a_key_or_a_pool_is_told_and_no_key_is_made() {
+    let home = home();
+    for words in [&["show"][..], &["close-offer"], &["retire"], &["unbond"], &["withdraw-stake"], &["leave"]] {
+        let no_pool = run(home.path(), &[&["agent"], words, &["--state-dir", "d"]].concat());
+        assert_eq!(no_pool.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&no_pool.stderr));
+        assert!(String::from_utf8_lossy(&no_pool.stderr).contains("--pool ADDRESS"), "{words:?}");
+        let pool = format!("0x{}", "01".repeat(20));
+        let no_key = run(home.path(), &[&["agent"], words, &["--state-dir", "d", "--pool", &pool]].concat());
+        assert_eq!(no_key.status.code(), Some(1), "{words:?}");
+        assert!(String::from_utf8_lossy(&no_key.stderr).contains("no key file d/provider.key"), "{words:?}");
+        assert!(!home.path().join("d").exists(), "{words:?} made something");
+    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The logs of many blocks, in ranges no wider than the node allows, as the node tells them.
 
 use selion_api::Address;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rpc::{Log, Rpc, RpcError};
 
-/// Blocks of the first range, and of the widest.
+/// Blocks of the first range, and of the widest, where every log is asked for.
 const WIDEST: u64 = 10_000;
 /// Ranges that are answered before a wider one is tried again.
 const EASY: u32 = 16;
@@ -26,7 +26,10 @@ pub struct Told {
 pub struct History<'a> {
     rpc: &'a Rpc,
     addresses: Vec<Address>,
+    /// Topics of the logs, as `eth_getLogs` takes them; null for all.
+    topics: Value,
     width: u64,
+    widest: u64,
     /// Ranges that were answered since one was refused.
     answered: u32,
 }
@@ -35,7 +38,13 @@ impl<'a> History<'a> {
     /// Of the logs of these addresses.
     #[must_use]
     pub fn new(rpc: &'a Rpc, addresses: &[Address]) -> Self {
-        Self { rpc, addresses: addresses.into(), width: WIDEST, answered: 0 }
+        Self { rpc, addresses: addresses.into(), topics: Value::Null, width: WIDEST, widest: WIDEST, answered: 0 }
+    }
+
+    /// Of the logs of one address with these topics: few, so the first range is as wide as the chain.
+    #[must_use]
+    pub fn about(rpc: &'a Rpc, address: Address, topics: Value) -> Self {
+        Self { rpc, addresses: vec![address], topics, width: u64::MAX, widest: u64::MAX, answered: 0 }
     }
 
     /// The logs from block `from` on, up to `last` or to where the node's range ends. For final blocks only: by height a
@@ -47,12 +56,12 @@ impl<'a> History<'a> {
     pub async fn next(&mut self, from: u64, last: u64) -> Result<Told, RpcError> {
         loop {
             let to = last.min(from.saturating_add(self.width - 1));
-            match self.rpc.logs_as_told(from, to, &self.addresses).await {
+            match self.rpc.logs_as_told(from, to, &self.addresses, &self.topics).await {
                 Ok((logs, fault)) => {
                     self.answered += 1;
                     if self.answered >= EASY {
                         self.answered = 0;
-                        self.width = WIDEST.min(self.width.saturating_mul(2));
+                        self.width = self.widest.min(self.width.saturating_mul(2));
                     }
                     return Ok(Told { to, logs, fault });
                 }
@@ -90,9 +99,13 @@ impl Rpc {
         from: u64,
         to: u64,
         addresses: &[Address],
+        topics: &Value,
     ) -> Result<(Vec<Log>, Option<String>), RpcError> {
         let wanted: Vec<String> = addresses.iter().map(Address::to_string).collect();
-        let filter = json!({ "fromBlock": format!("{from:#x}"), "toBlock": format!("{to:#x}"), "address": wanted });
+        let mut filter = json!({ "fromBlock": format!("{from:#x}"), "toBlock": format!("{to:#x}"), "address": wanted });
+        if !topics.is_null() {
+            filter["topics"] = topics.clone();
+        }
         let (mut logs, removed) = self.logs_of_filter(filter).await?;
         let fault = match removed {
             Some(at) => Some(format!("a log of block {at} is told as removed, in a block that is called final")),

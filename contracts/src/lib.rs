@@ -16,6 +16,7 @@ pub mod deploy;
 mod event;
 pub mod header;
 pub mod history;
+mod named;
 mod node;
 pub mod opened;
 pub mod permit;

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{Chain, fund, terms};
 use selion_api::agent::SignedVoucher;
 use selion_api::chain::{ChainEvent, ComponentKind};
@@ -358,5 +360,42 @@ async fn a_batch_of_25_costs_no_more_gas_a_voucher_than_promised() {
             continue;
         }
         assert!(each[0] <= 44_000 && each[1] <= 27_000, "{each:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_account_ever_had_is_found_by_the_events_that_name_it() {
+    for chain in Chain::every("what_an_account_ever_had_is_found_by_the_events_that_name_it").await {
+        let (operator, owner, renter, other) =
+            (chain.person().await, chain.person().await, chain.person().await, chain.person().await);
+        let pool = chain.pool(&operator, chain.ground(&operator).await).await;
+        let mut nodes = BTreeSet::new();
+        for who in [&owner, &owner, &other] {
+            fund(&pool, who, 100_000_000).await;
+            pool.send(who, pool.register_provider(who.address(), Amount(100_000_000))).await.unwrap();
+            let node = Signer::random().unwrap();
+            let id = NodeId(node.account().0);
+            let consent = pool.sign_node_binding(&node, who.account(), 0).unwrap();
+            pool.send(who, pool.register_node(id, &consent)).await.unwrap();
+            nodes.extend((who.account() == owner.account()).then_some(id));
+        }
+        let gone = *nodes.first().unwrap();
+        pool.send(&owner, pool.retire_node(gone)).await.unwrap();
+        assert_eq!(pool.nodes_of(owner.account()).await.unwrap(), nodes, "the one that is retired too");
+        assert!(pool.nodes_of(renter.account()).await.unwrap().is_empty());
+
+        let [own, next, granted, foreign] = [1, 2, 3, 4].map(|byte| Address([byte; 20]));
+        let calls = [
+            pool.enter(Amount(0), own, UNTIL),
+            pool.enter(Amount(0), next, UNTIL),
+            pool.grant(granted, Amount(5), UNTIL),
+            pool.revoke(granted),
+        ];
+        for call in calls {
+            pool.send(&renter, call).await.unwrap();
+        }
+        pool.send(&other, pool.grant(foreign, Amount(5), UNTIL)).await.unwrap();
+        assert_eq!(pool.keys_of(renter.account()).await.unwrap(), BTreeSet::from([own, next, granted]));
+        assert!(pool.keys_of(owner.account()).await.unwrap().is_empty());
     }
 }

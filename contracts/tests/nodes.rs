@@ -153,12 +153,14 @@ fn number(json: &Value) -> u64 {
     u64::from_str_radix(json.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-/// All logs of blocks 0 to `last`, by a node that allows so many blocks at once and has a log in every tenth.
-async fn history(last: u64, most: u64, refusal: Value) -> (Result<Vec<u64>, RpcError>, u64) {
+/// All logs of blocks 0 to `last`, by a node that allows so many blocks at once and has a log in every tenth. `topics`: null
+/// for all of the logs.
+async fn history(topics: Value, last: u64, most: u64, refusal: Value) -> (Result<Vec<u64>, RpcError>, u64) {
     let asked = Arc::new(Mutex::new(0));
-    let count = asked.clone();
+    let (count, expected) = (asked.clone(), topics.clone());
     let rpc = node(move |_, params| {
         *count.lock().unwrap() += 1;
+        assert_eq!(params[0]["topics"], expected);
         let (from, to) = (number(&params[0]["fromBlock"]), number(&params[0]["toBlock"]));
         if to - from + 1 > most {
             return Err(refusal.clone());
@@ -166,7 +168,8 @@ async fn history(last: u64, most: u64, refusal: Value) -> (Result<Vec<u64>, RpcE
         Ok((from..=to).filter(|block| block % 10 == 0).map(|block| log(block, 0)).collect())
     });
     let rpc = rpc.await;
-    let mut history = History::new(&rpc, &[AT]);
+    let all = topics.is_null();
+    let mut history = if all { History::new(&rpc, &[AT]) } else { History::about(&rpc, AT, topics) };
     let (mut from, mut blocks) = (0, Vec::new());
     while from <= last {
         match history.next(from, last).await {
@@ -191,19 +194,29 @@ async fn a_node_that_allows_few_blocks_at_once_is_asked_in_ranges_that_it_allows
         (-32_000, "block range is too large"),
         (-32_000, "Log response size exceeded"),
     ] {
-        let (blocks, asked) = history(25_000, 100, refused(code, message)).await;
+        let (blocks, asked) = history(Value::Null, 25_000, 100, refused(code, message)).await;
         assert_eq!(blocks.unwrap(), every_tenth, "{message}");
         // 79 blocks at a time, and one try in 17 of more.
         assert!((251..400).contains(&asked), "{message}: {asked} questions");
     }
-    let (blocks, asked) = history(25_000, u64::MAX, refused(0, "never")).await;
+    let (blocks, asked) = history(Value::Null, 25_000, u64::MAX, refused(0, "never")).await;
     assert_eq!((blocks.unwrap(), asked), (every_tenth, 3));
+}
+
+#[tokio::test]
+async fn logs_about_somebody_are_asked_for_at_once_and_in_ranges_where_a_node_refuses_that() {
+    let (topics, every_tenth) = (json!([[TX.to_string()]]), (0..=25_000).step_by(10).collect::<Vec<u64>>());
+    let (blocks, asked) = history(topics.clone(), 25_000, u64::MAX, refused(0, "never")).await;
+    assert_eq!((blocks.unwrap(), asked), (every_tenth.clone(), 1));
+    let (blocks, asked) = history(topics, 25_000, 100, refused(-32_000, "block range is too large")).await;
+    assert_eq!(blocks.unwrap(), every_tenth);
+    assert!((251..400).contains(&asked), "{asked} questions");
 }
 
 #[tokio::test]
 async fn a_limit_of_rate_or_another_refusal_is_told_and_not_split() {
     for (code, message) in [(-32_005, "daily request rate exceeded"), (-32_601, "no such method")] {
-        let (blocks, asked) = history(25_000, 100, refused(code, message)).await;
+        let (blocks, asked) = history(Value::Null, 25_000, 100, refused(code, message)).await;
         assert!(matches!(blocks, Err(RpcError::Refused { .. })) && asked == 1, "{message}: {asked}");
     }
 }

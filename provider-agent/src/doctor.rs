@@ -23,9 +23,9 @@ const MIN_FREE: u64 = 5 << 30;
 /// Largest accepted difference between this clock and the chain's or the controller's, in seconds.
 const MAX_SKEW_S: u64 = 30;
 /// Longest wait for each answer of the controller.
-const WAIT: Duration = Duration::from_secs(5);
+pub(crate) const WAIT: Duration = Duration::from_secs(5);
 /// File of the node's key in the state directory.
-const NODE_KEY: &str = "node.key";
+pub(crate) const NODE_KEY: &str = "node.key";
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -241,7 +241,8 @@ async fn link(config: &Config, seen: &Seen) -> Check {
     }
 }
 
-async fn view_of(config: &Config, node: NodeId) -> Result<NodeView, ClientError> {
+/// The controller's view of a node, by a login that ends again.
+pub(crate) async fn view_of(config: &Config, node: NodeId) -> Result<NodeView, ClientError> {
     let client = Client::new(&config.controller)?;
     let wallet = wallet(config).ok_or(ClientError::NoLogin)?;
     let session = client.login(&wallet, "selion agent doctor").await?;

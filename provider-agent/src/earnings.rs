@@ -55,7 +55,7 @@ pub async fn cash_out(config: &Config) -> Result<CashedOut, JoinError> {
 }
 
 /// What the vouchers promise beyond what the chain has paid for them.
-async fn unclaimed(config: &Config, pool: &Pool) -> Result<Amount, JoinError> {
+pub(crate) async fn unclaimed(config: &Config, pool: &Pool) -> Result<Amount, JoinError> {
     let mut open = Amount::ZERO;
     for voucher in Book::vouchers_in(&config.state_dir)? {
         let (claimed, _) = pool.claimed(voucher.provider, voucher.renter, BlockTag::Latest).await?;

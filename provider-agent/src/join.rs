@@ -368,7 +368,10 @@ fn returning(unbonding: Amount, ready: TimeMs) -> String {
         7_200..172_800 => format!("in {} h", left.div_ceil(3_600)),
         _ => format!("in {} days", left.div_ceil(86_400)),
     };
-    format!("; {} tokens of former stake can be taken {when} with withdrawStake", tokens(unbonding.0.into()))
+    format!(
+        "; {} tokens of former stake can be taken {when} by `selion agent withdraw-stake`",
+        tokens(unbonding.0.into())
+    )
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ impl Pool {
         Self::open_with(&[]).await
     }
 
-    /// The same with more terms of the pool, as flags.
+    /// The same with more terms of the pool, as flags; money thaws in a second unless they say otherwise.
     ///
     /// # Errors
     ///
@@ -44,9 +44,11 @@ impl Pool {
         let home = tempfile::Builder::new().prefix("selion-test-").tempdir()?;
         let chain = Chain::start(home.path()).await?;
         let rpc = chain.url.clone();
-        let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0", "--thaw", "1s"];
+        let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0"];
+        let thaw = ["--thaw", "1s"].into_iter().filter(|_| !more.contains(&"--thaw"));
         let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "owner.key"];
-        let made = run(home.path(), create.into_iter().chain(terms).chain(more.iter().copied())).await?.json()?;
+        let made =
+            run(home.path(), create.into_iter().chain(terms).chain(thaw).chain(more.iter().copied())).await?.json()?;
         let controller = made["controller"].as_str().context("an address")?.parse()?;
         let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;
         Ok(Self { chain, home, rpc, contracts })

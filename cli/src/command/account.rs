@@ -7,6 +7,7 @@ use selion_api::{Address, Amount, TimeMs};
 use selion_contracts::{BlockTag, Pool, Receipt, Signer};
 use selion_controller::wall_clock;
 
+use super::account_keys::{self, OwnKey, Revoke};
 use crate::dev;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -55,6 +56,13 @@ pub enum Command {
         #[command(flatten)]
         wait: Wait,
     },
+    /// Shows which keys may sign vouchers for you, and which could once
+    Keys,
+    /// Ends a key: the pool's controller's, by which your leases are paid, unless you name another
+    Revoke(Revoke),
+    /// Registers a session key of your own, changes it, or moves its end out. No lease is paid by it: the controller signs for
+    /// leases by its own key. It is for programs that sign vouchers themselves and have the pool countersign them
+    OwnKey(OwnKey),
     /// Takes what has thawed
     Withdraw {
         /// Who gets it [default: the account]
@@ -86,6 +94,7 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::Grant { cap, until, relay, wait } => {
             let (signer, pool) = session.money().await?;
             let delegate = session.client.pool().await?.delegate;
+            account_keys::may_be_granted(&pool, &signer, delegate).await?;
             let until = wall_clock().plus(until);
             let receipt = courier(&session, &pool, &signer, relay).send(pool.grant(delegate, cap, until)).await?;
             let what =
@@ -104,6 +113,9 @@ pub async fn main(out: Output, command: Command) -> Done {
             let counts = counts(out, &session, &pool, &receipt, wait).await?;
             sent(out, &format!("{what}; {counts}"), &receipt)
         }
+        Command::Keys => account_keys::keys(out, &session).await,
+        Command::Revoke(args) => account_keys::revoke(out, &session, args).await,
+        Command::OwnKey(args) => account_keys::own_key(out, &session, args).await,
         Command::Withdraw { to, relay } => withdraw(out, &session, to, relay).await,
     }
 }
@@ -151,7 +163,7 @@ async fn deposit(out: Output, session: &Session, amount: Amount, free: bool, wai
 }
 
 /// Says when the pool counts a transaction, and waits for that where it was asked for.
-async fn counts(out: Output, session: &Session, pool: &Pool, receipt: &Receipt, wait: Wait) -> Done<String> {
+pub async fn counts(out: Output, session: &Session, pool: &Pool, receipt: &Receipt, wait: Wait) -> Done<String> {
     let block = receipt.block_number;
     if !wait.wait && !dev::is_dev_chain(pool.chain_id) {
         return Ok(format!("it counts once block {block} is final (--wait waits for that)"));
@@ -189,7 +201,7 @@ async fn withdraw(out: Output, session: &Session, to: Option<Address>, relay: bo
 }
 
 /// Who brings the account's calls to the chain.
-fn courier<'a>(session: &'a Session, pool: &'a Pool, signer: &'a Signer, always_relay: bool) -> Courier<'a> {
+pub fn courier<'a>(session: &'a Session, pool: &'a Pool, signer: &'a Signer, always_relay: bool) -> Courier<'a> {
     Courier { pool, signer, controller: &session.profile.controller, always_relay }
 }
 

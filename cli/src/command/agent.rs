@@ -1,6 +1,5 @@
 //! `selion agent`: offers this machine's GPUs.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use selion_agent::runtime::sandbox_name;
@@ -8,6 +7,8 @@ use selion_agent::{AgentError, Check, Claiming, Config, CourierError, Event, Gpu
 use selion_api::slice::Sandbox;
 use selion_api::{Account, Address};
 
+use super::owner;
+use crate::consent::agreed;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
 use crate::layers::layered;
@@ -26,11 +27,13 @@ pub enum Command {
     CashOut(Args),
     /// Claims the vouchers of the state directory, without the pool's controller
     Claim(Args),
+    #[command(flatten)]
+    Owner(owner::Command),
 }
 
-/// What the owner sets.
+/// Which owner, at which pool.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct Place {
     /// TOML file; SELION_AGENT_* and flags win over it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -46,6 +49,16 @@ pub struct Args {
     /// Keys, reports and content; one folder for each agent [default: agent-state]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// Has the pool's controller send the owner's calls even if the account has gas; without gas it is tried anyway
+    #[arg(long)]
+    relay: bool,
+}
+
+/// What the owner sets.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    place: Place,
     /// Offers a simulated GPU of this model instead of real ones, e.g. "H100 80GB"; may be repeated
     #[arg(long, value_name = "MODEL")]
     simulate: Vec<String>,
@@ -76,9 +89,6 @@ pub struct Args {
     /// Stake to register with, in tokens
     #[arg(long, value_name = "AMOUNT", value_parser = unit::amount)]
     stake: Option<selion_api::Amount>,
-    /// Has the pool's controller send the owner's calls even if the account has gas; without gas it is tried anyway
-    #[arg(long)]
-    relay: bool,
     /// Takes controller and chain node without TLS beyond this machine
     #[arg(long)]
     insecure: bool,
@@ -115,15 +125,31 @@ pub struct Args {
     print_config: bool,
 }
 
-impl Args {
-    fn config(self) -> Done<Config> {
+impl Place {
+    /// The configuration that this place's layers make.
+    pub fn config(self) -> Done<Config> {
+        let (file, flags) = self.flags()?;
+        layered(file.as_deref(), "SELION_AGENT_", &flags)
+    }
+
+    /// The file, and what beats it.
+    fn flags(self) -> Done<(Option<PathBuf>, Flags)> {
         let mut flags = Flags::default();
-        let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
         flags
             .set("controller", self.controller)?
             .set("chain_rpc", self.chain_rpc)?
             .set("pool", self.pool)?
             .set("state_dir", self.state_dir)?
+            .set("relay", self.relay.then_some(true))?;
+        Ok((self.config, flags))
+    }
+}
+
+impl Args {
+    fn config(self) -> Done<Config> {
+        let (file, mut flags) = self.place.flags()?;
+        let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
+        flags
             .set("gpus", simulated)?
             .set("provider", self.provider)?
             .set("address", self.address)?
@@ -134,7 +160,6 @@ impl Args {
             .set("net_mbps", self.net)?
             .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))?
             .set("stake", self.stake.map(|stake| stake.0))?
-            .set("relay", self.relay.then_some(true))?
             .set("sandbox", self.sandbox)?
             .set("show", (!self.show.is_empty()).then_some(self.show))?
             .set("hide", (!self.hide.is_empty()).then_some(self.hide))?
@@ -143,7 +168,7 @@ impl Args {
             .set("claim", self.claim)?
             .set("insecure", self.insecure.then_some(true))?
             .set("dev_fund", self.dev_fund.then_some(true))?;
-        layered(self.config.as_deref(), "SELION_AGENT_", &flags)
+        layered(file.as_deref(), "SELION_AGENT_", &flags)
     }
 }
 
@@ -183,6 +208,7 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::Doctor(args) => doctor(out, args.config()?).await,
         Command::Claim(args) => claim(out, &args.config()?).await,
         Command::CashOut(args) => cash_out(out, &args.config()?).await,
+        Command::Owner(command) => owner::main(out, command).await,
     }
 }
 
@@ -218,21 +244,7 @@ fn agree(out: Output, standing: &Standing, asks: bool) -> Done {
     let stake = unit::show_money(standing.to_stake.0);
     let back = unit::show_duration(u64::from(standing.terms.unbond_s) * 1_000);
     line(&format!("joining locks {stake} tokens of {}; they come back {back} after unbonding", standing.provider))?;
-    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if !asks || !terminal || confirmed("lock them? [y/N] ")? {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Failure, "not_agreed", "nothing was sent", "answer y, or give --yes"))
-}
-
-/// Whether the person at the terminal says yes.
-fn confirmed(question: &str) -> Done<bool> {
-    let failed = |error: std::io::Error| Failure::new(Exit::Failure, "terminal", error, "give --yes");
-    let mut stdout = std::io::stdout();
-    stdout.write_all(question.as_bytes()).and_then(|()| stdout.flush()).map_err(failed)?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(failed)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    agreed(out, !asks, "lock them?")
 }
 
 async fn cash_out(out: Output, config: &Config) -> Done {

@@ -1,6 +1,7 @@
 //! One file a noun. Each holds its arguments and what they do; rules live elsewhere.
 
 pub mod account;
+mod account_keys;
 pub mod agent;
 pub mod ask;
 pub mod audit;
@@ -21,6 +22,8 @@ pub mod login;
 pub mod node;
 pub mod offers;
 mod onchain;
+mod owner;
+mod owner_words;
 pub mod pool;
 pub mod quote_view;
 pub mod registry;

@@ -126,6 +126,24 @@ impl Book {
         if folder.exists() { vouchers::all(&folder) } else { Ok(Vec::new()) }
     }
 
+    /// Whether an agent runs on the state in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// [`BookError::Io`].
+    pub fn is_in_use(dir: &Path) -> Result<bool, BookError> {
+        let path = dir.join("lock");
+        match File::open(&path) {
+            Ok(lock) => match nix::fcntl::Flock::lock(lock, nix::fcntl::FlockArg::LockSharedNonblock) {
+                Ok(_) => Ok(false),
+                Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(true),
+                Err((_, errno)) => Err(at(&path, errno.into())),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(at(&path, error)),
+        }
+    }
+
     /// Opens the state in `dir`, making it, and the node's key, where there is none.
     ///
     /// # Errors
@@ -197,7 +215,7 @@ impl Book {
     /// Where output folders wait to be sent.
     #[must_use]
     pub fn outputs(&self) -> PathBuf {
-        self.dir.join("outputs")
+        self.dir.join(OUTPUTS)
     }
 
     /// The content store's folder.
@@ -348,6 +366,9 @@ impl Book {
 
 /// File of what no voucher covers.
 const UNSIGNED: &str = "unsigned.json";
+
+/// Folder of outputs that wait to be sent.
+pub(crate) const OUTPUTS: &str = "outputs";
 
 /// File of the reserve, beside those that it is for.
 const RESERVE: &str = "reserve";
