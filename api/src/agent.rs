@@ -142,6 +142,25 @@ pub struct SignedHello {
     pub signature: Signature,
 }
 
+impl SignedHello {
+    /// A hello that says only this, and that nobody signed: where the link is modelled.
+    #[must_use]
+    pub fn modelled(spec: NodeSpec, last_seq: u64) -> Self {
+        let nothing = Hash32::ZERO;
+        let hello = Hello {
+            version: LINK_VERSION,
+            nonce: nothing,
+            challenge: nothing,
+            spec,
+            fence: Fence::default(),
+            head: None,
+            last_seq,
+            life: nothing,
+        };
+        Self { hello, signature: Signature::ZERO }
+    }
+}
+
 /// The controller's answer to a hello. Only the authority's signature makes it one: what follows on the link is obeyed
 /// because of it.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]

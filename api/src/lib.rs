@@ -19,6 +19,7 @@ pub mod outputs;
 pub mod reason;
 #[cfg(feature = "wire")]
 pub mod rest;
+pub mod said;
 pub mod slice;
 pub mod unit;
 pub mod words;

@@ -74,6 +74,7 @@ reasons! {
     114 NoLicence "no_licence" "The renter's account holds no licence in force of this issuer and product with so many seats."
     115 TooManyLeases "too_many_leases" "The account has as many leases as the pool allows it: in the line, or of the last day."
     116 FreeUseSpent "free_use_spent" "What the account had held or stopped in a day without a bill is worth more than its deposit."
+    117 StaleWord "stale_word" "The word was signed for a time that is more than five minutes from when it came."
     201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
     202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
     203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."

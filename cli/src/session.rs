@@ -116,6 +116,14 @@ impl Session {
         PoolId { chain_id: self.profile.chain_id, controller: self.profile.pool }
     }
 
+    /// From now on what the account says is signed, where its key is at hand: releases, pauses, reclaims.
+    pub fn sign_words(&self) -> Done {
+        if let Some(wallet) = self.wallet()? {
+            self.client.sign_with(wallet, self.pool_id());
+        }
+        Ok(())
+    }
+
     /// The account's key, for requests; `None` where the login came without it.
     pub fn wallet(&self) -> Done<Option<LocalWallet>> {
         self.profile.key_file.as_deref().map(wallet).transpose()
@@ -146,7 +154,7 @@ impl Session {
     }
 }
 
-/// People are told while a call or a stream waits for a controller that does not answer.
+/// People are told while a call or a stream waits for a controller that does not answer, and of what is said unsigned.
 fn tell_of_trouble(client: &Client) {
     let gone = AtomicBool::new(false);
     client.set_watcher(move |trouble| match trouble {
@@ -160,6 +168,7 @@ fn tell_of_trouble(client: &Client) {
         Trouble::Lost { .. } => {}
         Trouble::Back if gone.swap(false, Ordering::Relaxed) => notice("the controller is back"),
         Trouble::Back => {}
+        Trouble::Unsigned { why } => notice(&format!("said without a signature, since the clocks differ: {why}")),
     });
 }
 

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::http::metrics::Metrics;
 use crate::http::origin::Origin;
 use crate::http::pass::Logins;
+use crate::http::said::Heard;
 use crate::http::secrets::Secrets;
 use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
@@ -54,6 +55,8 @@ pub struct App {
     pub logins: Arc<Logins>,
     /// Where callers find this controller.
     pub origin: Arc<Origin>,
+    /// Signed words that were said lately.
+    pub heard: Arc<Heard>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Tells the time.

@@ -22,6 +22,7 @@ use crate::agents::{self, Claim, Core, Hub};
 use crate::config::{BadConfig, Config};
 use crate::http::origin::Origin;
 use crate::http::pass::Logins;
+use crate::http::said::Heard;
 use crate::http::secrets::Secrets;
 use crate::http::{self, Metrics};
 use crate::ipfs::Ipfs;
@@ -173,8 +174,11 @@ pub async fn run(
     let mirror = Mirror::new();
     let nudge = Arc::new(Notify::new());
     let relay = open_relay(&config, &terms, &store, &nudge).await?;
+    let now = log.read(|state| state.now).max(wall_clock());
+    let heard = Arc::new(Heard::load(&store.readers, &terms.id, now).await?);
     let app = App {
         pool: terms.id,
+        heard,
         terms: terms.fixed.shown(),
         authority: terms.authority,
         pen: Arc::new(Pen::new(terms.id, terms.authority, text_signer(keys.clone()))),

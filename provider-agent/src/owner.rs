@@ -1,6 +1,6 @@
 //! What an owner has in a pool, and what the owner does with it on chain: offer, node, stake, earnings, and who is paid.
 
-use selion_api::{Account, Address, Amount, NodeId, TimeMs};
+use selion_api::{Account, NodeId, TimeMs};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool, PoolError, Receipt, Rpc, RpcError, Signer};
 use tokio::time::timeout;

@@ -41,6 +41,7 @@ impl Renter {
         let wallet: LocalWallet = std::fs::read_to_string(&file)?.trim().parse()?;
         let client = Client::new(url)?;
         client.login(&wallet, name).await?;
+        client.sign_with(wallet.clone(), pool.id());
         Ok(Self { signer, wallet, client })
     }
 

@@ -15,6 +15,7 @@ use crate::ClientError;
 use crate::login::{Keeper, now};
 use crate::promise::{Headers, Promises};
 use crate::trouble::{Trouble, Watcher};
+use crate::word::Key;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time for a quick answer.
@@ -37,6 +38,7 @@ struct Inner {
     keeper: RwLock<Option<Arc<dyn Keeper>>>,
     promised: std::sync::Mutex<Promises>,
     watcher: Watcher,
+    key: RwLock<Option<Arc<Key>>>,
 }
 
 /// The login in use.
@@ -97,8 +99,8 @@ impl Client {
         let http = http.build().map_err(|error| bad(error.to_string()))?;
         let (held, renewing, keeper) = (RwLock::default(), Mutex::default(), RwLock::default());
         let promised = std::sync::Mutex::default();
-        let watcher = Watcher::default();
-        let inner = Inner { base, http, held, renewing, keeper, promised, watcher };
+        let (watcher, key) = (Watcher::default(), RwLock::default());
+        let inner = Inner { base, http, held, renewing, keeper, promised, watcher, key };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -127,6 +129,15 @@ impl Client {
     /// `watch` is told while a call or a stream waits for a controller that does not answer; it must not block.
     pub fn set_watcher(&self, watch: impl Fn(&Trouble) + Send + Sync + 'static) {
         self.inner.watcher.set(Arc::new(watch));
+    }
+
+    pub(crate) fn set_key(&self, key: Arc<Key>) {
+        *self.inner.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+    }
+
+    /// What words are signed with.
+    pub(crate) fn key(&self) -> Option<Arc<Key>> {
+        self.inner.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn watcher(&self) -> &Watcher {

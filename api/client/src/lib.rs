@@ -31,6 +31,7 @@ mod sign;
 mod sse;
 mod stream;
 mod trouble;
+mod word;
 
 pub use call::Client;
 pub use error::ClientError;

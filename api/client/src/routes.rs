@@ -12,7 +12,7 @@ use selion_api::lease::LeaseState;
 use selion_api::rest::{
     AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage,
     LicencePage, NewDataset, NewLease, NewRelay, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote,
-    Reclaim, RegistryView, RelayView, SharesView, VoucherPage, Whoami,
+    RegistryView, RelayView, SharesView, VoucherPage, Whoami,
 };
 use selion_api::{LeaseId, NodeId};
 
@@ -126,21 +126,6 @@ impl Client {
         self.get(As::Me, &["v1", "nodes", &id.to_string()], &NOTHING).await
     }
 
-    /// `POST /v1/nodes/{id}/pause`.
-    pub async fn pause_node(&self, id: NodeId) -> Result<NodeView, ClientError> {
-        self.post(As::Me, &["v1", "nodes", &id.to_string(), "pause"], &()).await
-    }
-
-    /// `POST /v1/nodes/{id}/resume`.
-    pub async fn resume_node(&self, id: NodeId) -> Result<NodeView, ClientError> {
-        self.post(As::Me, &["v1", "nodes", &id.to_string(), "resume"], &()).await
-    }
-
-    /// `POST /v1/nodes/{id}/reclaim`.
-    pub async fn reclaim_node(&self, id: NodeId, reclaim: &Reclaim) -> Result<NodeView, ClientError> {
-        self.post(As::Me, &["v1", "nodes", &id.to_string(), "reclaim"], reclaim).await
-    }
-
     /// `POST /v1/leases`. Repeating the call with the same `key` and body is safe and gives the same answer.
     pub async fn create_lease(&self, key: &str, lease: &NewLease) -> Result<Lease, ClientError> {
         let key = HeaderValue::from_str(key).map_err(|_| ClientError::Protocol {
@@ -213,11 +198,6 @@ impl Client {
     /// `GET /v1/leases/{id}/placement`.
     pub async fn placement(&self, id: LeaseId) -> Result<PlacementView, ClientError> {
         self.get(As::Me, &["v1", "leases", &id.to_string(), "placement"], &NOTHING).await
-    }
-
-    /// `POST /v1/leases/{id}/release`.
-    pub async fn release(&self, id: LeaseId) -> Result<Lease, ClientError> {
-        self.post(As::Me, &["v1", "leases", &id.to_string(), "release"], &()).await
     }
 
     /// `POST /v1/datasets`: names a DAG whose blocks were put to the gateway before.

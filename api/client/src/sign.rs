@@ -1,4 +1,4 @@
-//! Signing a request, so that the log can show who asked.
+//! Signing what an account asks and says, so that the log can show who did.
 
 use ethers_signers::{LocalWallet, Signer};
 use selion_api::commit::{PoolId, signing_digest};
@@ -41,10 +41,14 @@ pub async fn sign_lease(
     };
     lease.salt = Some(salt);
     let request = lease.request(account_of(wallet), key, &salt, tags);
-    let digest = signing_digest(pool, "lease", &request);
-    let signature = wallet.sign_message(digest.0).await.map_err(|error| ClientError::Wallet(error.to_string()))?;
-    lease.signature = Some(Signature(signature.into()));
+    lease.signature = Some(sign_digest(&signing_digest(pool, "lease", &request), wallet).await?);
     Ok(())
+}
+
+/// The wallet's signature over 32 bytes (EIP-191).
+pub(crate) async fn sign_digest(digest: &Hash32, wallet: &LocalWallet) -> Result<Signature, ClientError> {
+    let signature = wallet.sign_message(digest.0).await.map_err(|error| ClientError::Wallet(error.to_string()))?;
+    Ok(Signature(signature.into()))
 }
 
 fn random() -> Result<[u8; 32], ClientError> {

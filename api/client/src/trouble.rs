@@ -1,4 +1,4 @@
-//! What a client tells while it waits for a controller.
+//! What a client tells while it waits for a controller, or has to do otherwise than it was asked.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A call without an answer for this long is told of.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// Why nothing comes at the moment.
+/// Why nothing comes at the moment, or comes otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A call has no answer yet.
@@ -24,6 +24,11 @@ pub enum Trouble {
     },
     /// It goes on.
     Back,
+    /// A word was said again without a signature: by the controller's clock it was signed for another time.
+    Unsigned {
+        /// What the controller said, with both times.
+        why: String,
+    },
 }
 
 type Watch = Arc<dyn Fn(&Trouble) + Send + Sync>;

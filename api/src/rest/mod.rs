@@ -21,7 +21,7 @@ pub use login::{
 pub use pool::{
     AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView, Health,
     LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView, ProviderView,
-    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView,
+    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView, Word,
 };
 pub use problem::{FieldError, MeansView, Problem, Unmatched};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::agent::{Fence, SignedHead};
 use crate::chain::ComponentKind;
 use crate::commit::PoolId;
-use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId};
+use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::BillLine;
 use crate::licence::Licence;
 use crate::reason::Reason;
@@ -88,6 +88,18 @@ pub struct GpuView {
     pub slots: Vec<SlotView>,
 }
 
+/// What signs a release, a pause or a resume. Both are given, or none: then the log marks the word as unsigned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Word {
+    /// When the account says it, by its own clock; at most five minutes from the controller's.
+    #[serde(default)]
+    pub said_ms: Option<TimeMs>,
+    /// The account's signature over `signing_digest(pool, kind, statement)` with that time; each statement counts once.
+    #[serde(default)]
+    pub signature: Option<Signature>,
+}
+
 /// An owner takes a node back, or one GPU of it: it takes no lease from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -98,6 +110,12 @@ pub struct Reclaim {
     /// What is there may stay for so long, in milliseconds; 0 stops it at once.
     #[serde(default)]
     pub notice_ms: u64,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub said_ms: Option<TimeMs>,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub signature: Option<Signature>,
 }
 
 /// What an owner takes back.

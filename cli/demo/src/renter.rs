@@ -54,6 +54,7 @@ impl Renter {
         let client = Client::new(controller)?;
         client.login(&wallet, "demo").await.expecting(&format!("{name} to log in with a wallet"))?;
         let pool = PoolId { chain_id: chain.pool.chain_id, controller: chain.pool.at.controller };
+        client.sign_with(wallet.clone(), pool);
         Ok(Self { name, home, key_file, signer, client, wallet, pool })
     }
 

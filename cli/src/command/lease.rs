@@ -135,6 +135,7 @@ pub async fn main(out: Output, command: Command) -> Done {
         }
         Command::Release { lease } => {
             session.expect_promises().await?;
+            session.sign_words()?;
             let lease = client.release(lease).await?;
             session.keep_promises()?;
             out.show(&lease, detail)

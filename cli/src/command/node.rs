@@ -48,12 +48,15 @@ pub async fn main(out: Output, command: Command) -> Done {
     let session = Session::open()?;
     let client = &session.client;
     let show = |node: &NodeView| detail(out, node);
+    if matches!(command, Command::Pause { .. } | Command::Reclaim { .. } | Command::Resume { .. }) {
+        session.sign_words()?;
+    }
     match command {
         Command::List => list(out, &session).await,
         Command::Show { node } => out.show(&client.node(node).await?, show),
         Command::Pause { node } => out.show(&client.pause_node(node).await?, show),
         Command::Reclaim { node, gpu, by } => {
-            let reclaim = Reclaim { gpu, notice_ms: by };
+            let reclaim = Reclaim { gpu, notice_ms: by, ..Reclaim::default() };
             out.show(&client.reclaim_node(node, &reclaim).await?, show)
         }
         Command::Resume { node } => out.show(&client.resume_node(node).await?, show),

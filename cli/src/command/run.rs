@@ -63,6 +63,7 @@ async fn follow(out: Output, args: Args) -> Done {
     if args.dry_run {
         return quote(out, &session, args.ask).await;
     }
+    session.sign_words()?;
     let mut stops = Stops::new()?;
     let lease = tokio::select! {
         lease = args.ask.create(out, &session) => lease?,

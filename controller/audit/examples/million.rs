@@ -7,7 +7,7 @@
 //! cargo run --release -p selion-audit --example million -- audit DIR
 //! ```
 //!
-//! A lease is eight entries: a request (one in three signed), five reports that its node signed, a release, and the report
+//! A lease is eight entries: a request (one in three signed), five reports that its node signed, a signed release, and the report
 //! that ends it, which brings bill and voucher. Every 500 entries there is a block, in which a provider claims. Ten
 //! entries come in a second, so State holds a day's 100,000 ended leases; a head is signed every 256 entries.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for measuring: a failure ends it")]
@@ -18,11 +18,12 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead};
+use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead, SignedHello};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::{PoolId, canonical, sha256_of, signing_digest};
 use selion_api::lease::{OnNodeLoss, Priority, Within};
 use selion_api::rest::LoggedEntry;
+use selion_api::said::{Release, Said, Statement};
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, NodeSpec, Rate, SliceWant,
     TimeMs,
@@ -194,7 +195,10 @@ impl Pool {
                 ChainEvent::NodeRegistered { node: spec.node, provider: spec.provider },
                 ChainEvent::OfferSet { node: spec.node, spec_hash: spec.hash(), classes: spec.classes() },
             ]);
-            self.enter(Input::Linked { spec, last_seq: 0 }, false);
+            let mut hello = SignedHello::modelled(spec, 0);
+            let signer = self.nodes.iter().find(|signer| signer.account().0 == hello.hello.spec.node.0).unwrap();
+            hello.signature = signer.sign_text(&signing_digest(&POOL, "hello", &hello.hello).0).unwrap();
+            self.enter(Input::Linked(Box::new(hello)), false);
         }
         let until = TimeMs(self.now + 100 * 365 * 86_400_000);
         for renter in self.renters.iter().map(Signer::account).collect::<Vec<_>>() {
@@ -207,7 +211,8 @@ impl Pool {
 
     /// Nodes of four whole GPUs.
     fn specs(&self) -> Vec<NodeSpec> {
-        let cast = Cast { authority: key(1, 0), node: key(1, 1), renters: [key(1, 2), key(1, 3), key(1, 4)] };
+        let renters = [key(1, 2), key(1, 3), key(1, 4)];
+        let cast = Cast { authority: key(1, 0), node: key(1, 1), owner: key(1, 5), renters };
         let one = cast.spec();
         let node = |node: &Signer| {
             let mut spec = one.clone();
@@ -267,8 +272,10 @@ impl Pool {
             3 => (MemberEvent::Running, 0),
             4 | 5 => (MemberEvent::Metered, since),
             6 => {
-                let renter = self.renters[going.renter].account();
-                self.enter(Input::Release { renter, lease: going.lease }, false);
+                let (signer, lease, said_ms) = (&self.renters[going.renter], going.lease, TimeMs(self.now + STEP_MS));
+                let renter = signer.account();
+                let signature = signer.sign_text(&Release { renter, lease, said_ms }.digest(&POOL).0).unwrap();
+                self.enter(Input::Release { renter, lease, said: Some(Said { said_ms, signature }) }, false);
                 return true;
             }
             _ => (MemberEvent::Stopped { outputs: None }, since),

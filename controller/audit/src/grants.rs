@@ -25,7 +25,8 @@ pub(crate) struct Grants {
 
 impl Watch for Grants {
     fn take(&mut self, item: &Item) -> Result<(), Finding> {
-        if let Input::Linked { spec, .. } = &item.input {
+        if let Input::Linked(signed) = &item.input {
+            let spec = &signed.hello.spec;
             for gpu in &spec.gpus {
                 self.specs.insert((spec.node, gpu.gpu), gpu.clone());
             }

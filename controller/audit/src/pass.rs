@@ -1,5 +1,6 @@
 //! One pass over a log of any length. The entries are read once, in pieces; every check sees each of them in order, on
-//! a thread of its own. What stays in memory is the pieces under way, the books of the checks, and 64 bytes an entry.
+//! a thread of its own. What stays in memory is the pieces under way, the books of the checks, and 64 bytes an entry; of
+//! what is said once another 40.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -228,7 +229,7 @@ struct Found {
 }
 
 impl Found {
-    fn report(self, brief: &Brief, spine: &Spine, fault: Option<Finding>) -> Report {
+    fn report(mut self, brief: &Brief, spine: &Spine, fault: Option<Finding>) -> Report {
         let Brief { pool, anchors, proofs, promises, from, allow_uncovered, .. } = brief;
         let entries = spine.leaves.len() as u64;
         let form = match &fault {
@@ -240,6 +241,7 @@ impl Found {
         let share = self.signed.share;
         let signed = heads::check_heads(spine, &self.signed);
         let covered = heads::covered(spine, signed.is_ok(), anchors);
+        let said_once = self.signed.said_once(*from);
         let checks = vec![
             Check::of("entries_canonical", form),
             Check::of("heads_signed", signed),
@@ -254,6 +256,7 @@ impl Found {
             Check::of("bills_recomputed", self.billed),
             Check::of("claims_covered", self.claimed),
             Check::of("signatures", self.signed.told()),
+            Check::of("said_once", said_once),
         ];
         Report {
             ok: checks.iter().all(|check| check.ok),

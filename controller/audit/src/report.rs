@@ -15,7 +15,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Inputs of parties, and how many of them nobody signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Unsigned {
-    /// Requests, releases, pauses, hellos and reports.
+    /// Requests, releases, pauses, resumes, reclaims, hellos and reports.
     pub inputs: u64,
     /// Those without a signature in the log.
     pub unsigned: u64,

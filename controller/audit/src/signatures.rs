@@ -1,11 +1,11 @@
-//! Who said so: signatures of the authority, of renters and of nodes, and how much nobody signed.
+//! Who said so: signatures of the authority, of renters, of owners and of nodes, how much nobody signed, and what was
+//! entered twice of what was said once.
 
 use std::collections::BTreeMap;
 
-use selion_api::Account;
-use selion_api::commit::{PoolId, signing_digest};
+use selion_api::commit::PoolId;
+use selion_api::{Account, Hash32};
 use selion_contracts::signer::recover_text;
-use selion_market::Input;
 
 use crate::entries::Item;
 use crate::finding::Finding;
@@ -18,7 +18,16 @@ pub(crate) struct Signatures {
     pub share: Unsigned,
     /// Who signed heads of which epoch, with the first entry after which he did.
     pub heads: BTreeMap<(u32, Option<Account>), u64>,
+    /// Digests of words that are said once, and the entries that have them.
+    once: Vec<Once>,
     wrong: Option<Finding>,
+}
+
+/// A word that is said once: sorted, the same word stands side by side, in order of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Once {
+    digest: Hash32,
+    entry: u64,
 }
 
 impl Signatures {
@@ -28,47 +37,48 @@ impl Signatures {
             let who = recover_text(&signed.head.digest_to_sign(pool).0, &signed.signature);
             self.head(signed.head.fence.epoch, who, item.seq);
         }
-        let (what, who, signed_by) = match &item.input {
-            Input::Request(asked) => {
-                self.share.inputs += 1;
-                let Some(signature) = &asked.signature else {
-                    self.share.unsigned += 1;
-                    return;
-                };
-                let digest = || signing_digest(pool, "lease", &asked.request);
-                ("request", asked.request.renter, judged.then(|| recover_text(&digest().0, signature)))
-            }
-            Input::Report(signed) => {
-                self.share.inputs += 1;
-                let digest = || signing_digest(pool, "report", &signed.report);
-                let who = Account(signed.report.node.0);
-                ("report", who, judged.then(|| recover_text(&digest().0, &signed.signature)))
-            }
-            // The hello's signature is checked at the link; the log has what it said.
-            Input::Release { .. } | Input::SetPaused { .. } | Input::Reclaim { .. } | Input::Linked { .. } => {
-                self.share.inputs += 1;
-                self.share.unsigned += 1;
-                return;
-            }
-            _ => return,
+        let Some(word) = item.input.word() else { return };
+        self.share.inputs += 1;
+        let Some(signature) = word.signature else {
+            self.share.unsigned += 1;
+            return;
         };
-        if let Some(by) = signed_by
-            && by != Some(who)
-        {
+        // Of entries that were judged before it counts still what was said in them.
+        let Some(digest) = (judged || word.is_once()).then(|| word.digest(pool)).flatten() else { return };
+        if word.is_once() {
+            self.once.push(Once { digest, entry: item.seq });
+        }
+        let by = judged.then(|| recover_text(&digest.0, signature));
+        if let Some(by) = by.filter(|by| *by != Some(word.who)) {
             let by = by.map_or_else(|| "nobody".to_owned(), |by| by.to_string());
-            let detail = format!("the {what} of {who} in entry {} is signed by {by}", item.seq);
+            let detail = format!("the {} of {} in entry {} is signed by {by}", word.what, word.who, item.seq);
             self.wrong(Finding::at(item.seq, detail));
         }
     }
 
     /// What another saw of other entries.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub(crate) fn join(&mut self, mut other: Self) {
         self.share.inputs += other.share.inputs;
         self.share.unsigned += other.share.unsigned;
         for ((epoch, who), entry) in other.heads {
             self.head(epoch, who, entry);
         }
+        self.once.append(&mut other.once);
         other.wrong.into_iter().for_each(|wrong| self.wrong(wrong));
+    }
+
+    /// The check that nothing which is said once was entered again, at an entry from `from` on.
+    pub(crate) fn said_once(&mut self, from: u64) -> Result<String, Finding> {
+        self.once.sort_unstable();
+        let pairs = self.once.iter().zip(self.once.iter().skip(1));
+        let again = pairs.filter(|(one, other)| one.digest == other.digest && other.entry >= from);
+        match again.min_by_key(|(_, other)| other.entry) {
+            None => Ok(format!("{} signed releases, owners' words and hellos, none of them twice", self.once.len())),
+            Some((first, again)) => {
+                let detail = format!("entry {} says again what was signed in entry {}", again.entry, first.entry);
+                Err(Finding::at(again.entry, detail))
+            }
+        }
     }
 
     /// The check of parties' signatures.

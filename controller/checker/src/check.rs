@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use selion_api::agent::{Fence, MemberEvent, Report};
 use selion_api::lease::LeaseState;
+use selion_api::said::{SAID_WITHIN_MS, Said};
 use selion_api::{Account, Address, LeaseId, MemberWant, TimeMs};
 use selion_market::input::RULES;
 use selion_market::{Effect, Input, Policy, Stamp};
@@ -112,17 +113,27 @@ impl Checker {
                 }
             }
             Input::ChainBroken { .. } => self.chain_broken = true,
-            Input::SetPaused { provider, node, paused } => self.fleet.paused(*provider, *node, *paused),
-            Input::Reclaim { provider, node, gpu, notice_ms } => {
+            Input::SetPaused { provider, node, paused, said } if self.counts(said) => {
+                self.fleet.paused(*provider, *node, *paused);
+            }
+            Input::Reclaim { provider, node, gpu, notice_ms, said } if self.counts(said) => {
                 self.fleet.reclaim(*provider, *node, *gpu, self.now.plus(*notice_ms));
             }
             // A spec that cannot be reasoned about is refused.
-            Input::Linked { spec, last_seq } if !refused => self.fleet.linked(spec, *last_seq),
+            Input::Linked(signed) if !refused => self.fleet.linked(&signed.hello.spec, signed.hello.last_seq),
             Input::Measured { node, rtt_us } if !refused => self.fleet.measured(*node, *rtt_us),
             Input::Lost { node, .. } => self.fleet.lost(*node),
             Input::Report(signed) if !refused => self.heard(&signed.report),
             _ => {}
         }
+    }
+
+    /// Whether a word counts now: one that was signed for another time does not.
+    pub(crate) fn counts(&self, said: &Option<Said>) -> bool {
+        said.is_none_or(|Said { said_ms, .. }| {
+            let (first, last) = (said_ms.0.saturating_sub(SAID_WITHIN_MS), said_ms.0.saturating_add(SAID_WITHIN_MS));
+            (first..=last).contains(&self.now.0)
+        })
     }
 
     fn heard(&mut self, report: &Report) {

@@ -8,6 +8,7 @@ mod repairs;
 mod room;
 mod stops;
 mod uses;
+mod words;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -143,6 +144,10 @@ impl<'a> Entry<'a> {
         self.tell(Some(id), follows);
         self.tell(Some(id), present);
         self.prepared(id, to, reason);
+        if reason == Some(Reason::Released) && (to == LeaseState::Ending || from == LeaseState::Waiting) {
+            let said = holds(Rule::Released, self.is_released(id));
+            self.tell(Some(id), said);
+        }
         if to == LeaseState::Ending {
             self.tell(Some(id), stopped);
             let due = reason != Some(Reason::OwnerReclaimed) || self.is_due(id);
@@ -210,13 +215,13 @@ impl<'a> Entry<'a> {
     fn freed(&mut self, run: Run) {
         let said = match self.input {
             Input::Lost { node, .. } => Some(*node),
-            Input::Linked { spec, .. } => {
+            Input::Linked(signed) => {
                 // It applies what it is told before it prepares anything: only what is over is gone by that.
                 let lease = self.book.leases.get(&run.0);
                 let over = lease.is_none_or(|lease| {
                     !lease.runs(run) || matches!(lease.state, LeaseState::Ended | LeaseState::Waiting)
                 });
-                over.then_some(spec.node)
+                over.then_some(signed.hello.spec.node)
             }
             Input::Report(signed) => {
                 let report = &signed.report;

@@ -81,6 +81,7 @@ rules! {
     Promise "promise" "What is billed stays promised until it is claimed: new money fills a promise whose own has left before it thaws, is kept for a run or is free."
     Paid "paid" "Nothing runs on money that is about to leave, or on beyond what was kept for it, and nobody is stopped for want of money otherwise."
     Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
+    Released "released" "Only its renter gives a lease back, with a word that counts at that time."
     Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
     Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }

@@ -1,11 +1,13 @@
 //! Everything that can happen to the controller.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use borsh::{BorshDeserialize, BorshSerialize};
-use selion_api::agent::{Fence, SignedReport};
+use selion_api::agent::{Fence, SignedHello, SignedReport};
 use selion_api::chain::Block;
-use selion_api::{Account, Address, GpuId, Hash32, LeaseId, LeaseRequest, NodeId, NodeSpec, Signature, TimeMs};
+use selion_api::said::Said;
+use selion_api::{Account, Address, GpuId, Hash32, LeaseId, LeaseRequest, NodeId, Signature, TimeMs};
 
 use crate::accounts::{Group, Seat};
 use crate::engine::Weighting;
@@ -157,6 +159,8 @@ pub enum Input {
         renter: Account,
         /// Which.
         lease: LeaseId,
+        /// When he said it, signed as [`Release`](selion_api::said::Release); `None` marks it as unsigned.
+        said: Option<Said>,
     } = 7,
     /// The owner pauses or resumes a node: no new leases, running ones go on. Who resumes wants nothing back any more.
     SetPaused {
@@ -166,14 +170,12 @@ pub enum Input {
         node: NodeId,
         /// The new value.
         paused: bool,
+        /// When he said it, signed as [`SetPaused`](selion_api::said::SetPaused); `None` marks it as unsigned.
+        said: Option<Said>,
     } = 8,
-    /// A node's link is up: its key answered the challenge, and this is what it says it is.
-    Linked {
-        /// The machine.
-        spec: NodeSpec,
-        /// Sequence number of the last report that the agent made.
-        last_seq: u64,
-    } = 9,
+    /// A node's link is up: its key answered the challenge, and this is what it says it is. The whole hello, since the
+    /// signature is over all of it: the challenge's nonce, too, of which it is the one answer.
+    Linked(Box<SignedHello>) = 9,
     /// A node's link fell silent.
     Lost {
         /// Which.
@@ -194,6 +196,8 @@ pub enum Input {
         gpu: Option<GpuId>,
         /// What is there may stay for so long from this entry on, in milliseconds.
         notice_ms: u64,
+        /// When he said it, signed as [`Reclaim`](selion_api::said::Reclaim); `None` marks it as unsigned.
+        said: Option<Said>,
     } = 12,
     /// The controller measured how long a message to a linked node and its answer take, and that differs from what the
     /// log has by a step.

@@ -56,6 +56,7 @@ mod surcharge;
 mod survey;
 pub mod tally;
 mod ways;
+mod word;
 
 pub use accounts::{Group, Seat};
 pub use admit::Admission;
@@ -65,3 +66,4 @@ pub use input::{Input, Policy, RequestLease, Stamp};
 pub use ledger::{Ledger, Pocket, Transfer};
 pub use state::{Lease, Member, Node, State};
 pub use step::step;
+pub use word::Word;

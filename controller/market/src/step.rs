@@ -115,6 +115,10 @@ impl Step<'_> {
     }
 
     fn enter_input(&mut self, input: &Input) -> Answer {
+        // Who signed is for the controller's door and the audit. For when it counts is a rule.
+        if input.said().is_some_and(|said| !said.is_near(self.at)) {
+            return self.refuse(Refusal::plain(Reason::StaleWord));
+        }
         match input {
             Input::Rules { version, .. } => {
                 self.state.rules = *version;
@@ -128,10 +132,10 @@ impl Step<'_> {
             Input::Block(block) => self.block(block),
             Input::ChainBroken { .. } => self.chain_broken(),
             Input::Request(asked) => self.request(asked),
-            Input::Release { renter, lease } => self.release(*renter, *lease),
-            Input::SetPaused { provider, node, paused } => self.set_paused(*provider, *node, *paused),
-            Input::Reclaim { provider, node, gpu, notice_ms } => self.reclaim(*provider, *node, *gpu, *notice_ms),
-            Input::Linked { spec, last_seq } => self.linked(spec, *last_seq),
+            Input::Release { renter, lease, .. } => self.release(*renter, *lease),
+            Input::SetPaused { provider, node, paused, .. } => self.set_paused(*provider, *node, *paused),
+            Input::Reclaim { provider, node, gpu, notice_ms, .. } => self.reclaim(*provider, *node, *gpu, *notice_ms),
+            Input::Linked(hello) => self.linked(&hello.hello.spec, hello.hello.last_seq),
             Input::Lost { node, .. } => self.lost(*node),
             Input::Report(signed) => self.report(&signed.report),
             Input::Measured { node, rtt_us } => self.measured(*node, *rtt_us),

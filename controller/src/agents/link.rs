@@ -40,9 +40,9 @@ const HELLO_WITHIN: Duration = Duration::from_secs(10);
 pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
     let mut wire = Wire(socket);
     let welcomed = match greet(&inner, &mut wire).await {
-        Ok(hello) => {
-            inner.roll.answer(hello.spec.node).await;
-            enter(&inner, hello).await
+        Ok(signed) => {
+            inner.roll.answer(signed.hello.spec.node).await;
+            enter(&inner, signed).await
         }
         Err(end) => Err(end),
     };
@@ -92,26 +92,26 @@ const TWO_AGENTS: &str = "another agent with this node's key has linked: end one
                           directory";
 
 /// Challenge and hello: everything that is judged before the log hears of the node.
-async fn greet(inner: &Inner, wire: &mut Wire) -> Result<Hello, End> {
+async fn greet(inner: &Inner, wire: &mut Wire) -> Result<SignedHello, End> {
     let nonce = inner.core.nonce()?;
     wire.send(&ToAgent::Challenge { version: LINK_VERSION, pool: inner.pool, nonce }).await?;
     let first = timeout(HELLO_WITHIN, first_message(wire)).await;
-    let said = match first {
-        Ok(Ok(ToController::Hello(said))) => *said,
+    let signed = match first {
+        Ok(Ok(ToController::Hello(signed))) => *signed,
         Ok(Ok(_)) => return Err(malformed("another message before its hello")),
         Ok(Err(end)) => return Err(end),
         Err(_) => return Err(End::Closed("no hello came".into())),
     };
-    hello::check_words(&inner.pool, &nonce, &said).map_err(End::Refused)?;
-    let SignedHello { hello: said, .. } = said;
+    hello::check_words(&inner.pool, &nonce, &signed).map_err(End::Refused)?;
+    let said = &signed.hello;
     if inner.roll.is_called() {
         // A restored backup may not know the node: a head that the authority signed proves itself, whoever holds it.
-        check_promises(inner, &said).await?;
+        check_promises(inner, said).await?;
     }
-    read(inner.core.as_ref(), |state| hello::check_standing(state, &said)).map_err(End::Refused)?;
+    read(inner.core.as_ref(), |state| hello::check_standing(state, said)).map_err(End::Refused)?;
     check_pace(inner, said.spec.node, |arrivals, now| arrivals.hellos.try_take(now))?;
-    check_promises(inner, &said).await?;
-    Ok(said)
+    check_promises(inner, said).await?;
+    Ok(signed)
 }
 
 /// Refuses a node that connects too often. Called after signature and standing were checked: nobody else uses up its
@@ -161,15 +161,15 @@ async fn check_promises(inner: &Inner, said: &Hello) -> Result<(), End> {
 
 /// Enters `Linked`, if the log does not have just this link as up, and makes this the node's link. Returns it with what
 /// the agent is to be told.
-async fn enter(inner: &Inner, said: Hello) -> Result<(Arc<Handle>, Welcome), End> {
+async fn enter(inner: &Inner, signed: SignedHello) -> Result<(Arc<Handle>, Welcome), End> {
+    let said = &signed.hello;
     let (node, provider, challenge, life) = (said.spec.node, said.spec.provider, said.challenge, said.life);
     let gate = inner.registry.gate(node);
     let held = gate.lock().await;
     let has_link = read(inner.core.as_ref(), |state| state.has_link(&said.spec, said.last_seq));
     if !has_link {
         check_pace(inner, node, |arrivals, now| arrivals.links.try_take(now))?;
-        let linked = Input::Linked { spec: said.spec, last_seq: said.last_seq };
-        let step = inner.core.submit(linked).await?;
+        let step = inner.core.submit(Input::Linked(Box::new(signed))).await?;
         if let Answer::Refused(refusal) = step.answer() {
             return Err(End::Refused(Refused::new(refusal.reason, refusal.reason.text())));
         }

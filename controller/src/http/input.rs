@@ -31,6 +31,24 @@ impl<T: DeserializeOwned + ToSchema, S: Send + Sync> FromRequest<S> for Json<T> 
     }
 }
 
+/// The same where all may be left out: no body at all, or `null`, says nothing.
+pub struct MaybeJson<T>(pub T);
+
+impl<T: DeserializeOwned + ToSchema + Default, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let is_json = has_type(request.headers(), "application/json");
+        let bytes = Bytes::from_request(request, state).await?;
+        match bytes.trim_ascii() {
+            b"" => Ok(Self(T::default())),
+            _ if !is_json => Err(Problem::MediaType("application/json")),
+            b"null" => Ok(Self(T::default())),
+            _ => parse(&bytes).map(Self),
+        }
+    }
+}
+
 /// Whether the body announces that media type.
 pub(super) fn has_type(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -181,7 +181,7 @@ impl Problem {
                 S::UNPROCESSABLE_ENTITY,
                 "bad_signature",
                 "The signature is not the account's over these bytes.",
-                "sign with the account's own key, for this pool, the exact request and salt that are sent",
+                "sign with the account's own key, for this pool, exactly what is sent: every field, its salt or its time",
                 false,
             ),
             Self::NotFound(..) => face(

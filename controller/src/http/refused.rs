@@ -32,6 +32,7 @@ pub(super) fn refused(reason: Reason) -> Face {
         ),
         R::IdempotencyMismatch => (S::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for another request", false),
         R::BadRequest => (S::UNPROCESSABLE_ENTITY, "correct the request; GET /openapi.json has its form", false),
+        R::StaleWord => (S::CONFLICT, "say and sign it again, with the time of now as said_ms", false),
         R::NotYours => (S::FORBIDDEN, "log in as the account that owns it", false),
         R::NoSuchLease | R::UnknownNode => (S::NOT_FOUND, "check the id; the list endpoints show what there is", false),
         R::NotLive | R::Released | R::Completed | R::CommandFailed | R::Expired | R::WaitedTooLong => {

@@ -1,6 +1,7 @@
 //! Table `entry`: the log itself.
 
 use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use selion_api::Hash32;
 use selion_api::agent::SignedHead;
 use selion_api::rest::LoggedEntry;
@@ -41,6 +42,11 @@ pub async fn bytes(db: &SqlitePool, from: u64, limit: u32) -> sqlx::Result<Vec<V
         .fetch_all(db)
         .await?;
     Ok(rows.into_iter().map(|row| row.get("bytes")).collect())
+}
+
+/// Canonical bytes of the entries, the newest first.
+pub fn backwards(db: &SqlitePool) -> BoxStream<'_, sqlx::Result<Vec<u8>>> {
+    sqlx::query_scalar("select bytes from entry order by seq desc").fetch(db)
 }
 
 /// Leaf hashes of up to `limit` entries from `from` on.

@@ -1,11 +1,12 @@
 //! A controller in memory: it runs the market over inputs that real keys signed, and may be told to lie before it signs
 //! its heads. What it lies about is sealed as an authority would seal it, so that every hash and signature fits.
 
-use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead, SignedReport};
+use selion_api::agent::{Fence, Head, MemberEvent, Report, SignedHead, SignedHello, SignedReport};
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::{PoolId, canonical, sha256_of, signing_digest};
 use selion_api::lease::{LeaseState, OnNodeLoss, Priority, Within};
 use selion_api::rest::LoggedEntry;
+use selion_api::said::{self, Said, Statement};
 use selion_api::slice::{GpuSpec, MigProfile, MigTable, NodeSpec, Sandbox};
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, MemberWant, NodeId, Rate, SliceWant, TimeMs,
@@ -47,6 +48,8 @@ pub struct Cast {
     pub authority: Signer,
     /// A node's key.
     pub node: Signer,
+    /// Whose node it is.
+    pub owner: Signer,
     /// Three renters.
     pub renters: [Signer; 3],
 }
@@ -59,7 +62,8 @@ impl Cast {
     /// The system gives no random bytes.
     pub fn random() -> Result<Self, SignerError> {
         let renters = [Signer::random()?, Signer::random()?, Signer::random()?];
-        Ok(Self { authority: Signer::random()?, node: Signer::random()?, renters })
+        let [authority, node, owner] = [Signer::random()?, Signer::random()?, Signer::random()?];
+        Ok(Self { authority, node, owner, renters })
     }
 
     /// A slice that nobody else sells or asks for, so that leases of a copied log do not come between.
@@ -82,7 +86,7 @@ impl Cast {
         };
         NodeSpec {
             node: NodeId(self.node.account().0),
-            provider: Account([0x41; 20]),
+            provider: self.owner.account(),
             gpus: vec![GpuSpec {
                 gpu: GpuId(sha256_of(&self.node.account()).0.first_chunk().copied().unwrap_or_default()),
                 model: "Rehearsal 80GB".into(),
@@ -231,13 +235,13 @@ impl Book {
     }
 
     /// A node with one GPU joins, and three renters pay in and want it: the first has it for a while and is billed, then
-    /// the second, and the third waits.
+    /// the second, and the third waits. Then its owner pauses the node, and thinks better of it.
     ///
     /// # Errors
     ///
     /// [`RehearseError`] if the pool takes no leases, or a key does not sign.
     pub fn story(&mut self) -> Result<[LeaseId; 3], RehearseError> {
-        self.join(self.cast.spec());
+        self.join(self.cast.spec())?;
         let slice = SliceWant::Mig { profile: self.cast.profile() };
         let want = MemberWant { cpu_milli: 500, ram_bytes: GIB, ..MemberWant::of(slice) };
         let [one, two, three] = self.cast.renters.clone();
@@ -247,12 +251,39 @@ impl Book {
         self.now += 90_000;
         self.report(first, MemberEvent::Metered, 90_000)?;
         self.now += 1_000;
-        self.enter(Input::Release { renter: one.account(), lease: first });
+        self.release(&one, first)?;
         self.report(first, MemberEvent::Stopped { outputs: None }, 90_500)?;
         self.expect(first, LeaseState::Ended)?;
         self.expect(second, LeaseState::Held)?;
         self.expect(third, LeaseState::Waiting)?;
+        self.pause(true)?;
+        self.now += 1_000;
+        self.pause(false)?;
         Ok([first, second, third])
+    }
+
+    /// A renter gives a lease back, signed with his key.
+    ///
+    /// # Errors
+    ///
+    /// The key does not sign.
+    pub fn release(&mut self, signer: &Signer, lease: LeaseId) -> Result<Answer, RehearseError> {
+        let (renter, said_ms) = (signer.account(), TimeMs(self.now));
+        let said = self.said(signer, &said::Release { renter, lease, said_ms }, said_ms)?;
+        Ok(self.enter(Input::Release { renter, lease, said }))
+    }
+
+    /// The node's owner pauses it, or resumes it, signed with his key.
+    fn pause(&mut self, paused: bool) -> Result<Answer, RehearseError> {
+        let (spec, owner, said_ms) = (self.cast.spec(), self.cast.owner.clone(), TimeMs(self.now));
+        let (provider, node) = (spec.provider, spec.node);
+        let said = self.said(&owner, &said::SetPaused { provider, node, paused, said_ms }, said_ms)?;
+        Ok(self.enter(Input::SetPaused { provider, node, paused, said }))
+    }
+
+    fn said(&self, signer: &Signer, word: &impl Statement, said_ms: TimeMs) -> Result<Option<Said>, SignerError> {
+        let signature = signer.sign_text(&word.digest(&self.pool).0)?;
+        Ok(Some(Said { said_ms, signature }))
     }
 
     /// What the node's agent says until the lease's one member runs.
@@ -282,7 +313,11 @@ impl Book {
     }
 
     /// The pool opens, if it is not open yet; the cast's node joins, and the renters pay in.
-    pub fn join(&mut self, spec: NodeSpec) {
+    ///
+    /// # Errors
+    ///
+    /// The node's key does not sign.
+    pub fn join(&mut self, spec: NodeSpec) -> Result<(), RehearseError> {
         if self.state.pool.is_none() {
             let authority = self.cast.authority.account();
             self.block(vec![ChainEvent::PoolOpened {
@@ -303,7 +338,11 @@ impl Book {
             ChainEvent::NodeRegistered { node: spec.node, provider: spec.provider },
             ChainEvent::OfferSet { node: spec.node, spec_hash: spec.hash(), classes: spec.classes() },
         ]);
-        self.enter(Input::Linked { spec, last_seq: 0 });
+        let mut signed = SignedHello::modelled(spec, 0);
+        // What an agent draws for its own.
+        signed.hello.challenge = sha256_of(&(self.cast.node.account(), self.now));
+        signed.signature = self.cast.node.sign_text(&signing_digest(&self.pool, "hello", &signed.hello).0)?;
+        self.enter(Input::Linked(Box::new(signed)));
         let until = TimeMs(self.now + 1_000 * HOUR_MS);
         let accounts: Vec<Account> = self.cast.renters.iter().map(Signer::account).collect();
         for renter in accounts {
@@ -313,6 +352,7 @@ impl Book {
                 ChainEvent::KeyGranted { renter, key, cap: DEPOSIT, until },
             ]);
         }
+        Ok(())
     }
 
     /// A renter asks for one member for an hour, signed with his key.

@@ -333,7 +333,7 @@ impl Stage<'_> {
         let mut book = self.book.clone();
         let entry = book.drafts.len();
         let spec = book.cast.spec();
-        book.enter(Input::SetPaused { provider: spec.provider, node: spec.node, paused: true });
+        book.enter(Input::SetPaused { provider: spec.provider, node: spec.node, paused: true, said: None });
         let mut log = book.seal()?;
         log.iter_mut().skip(entry).for_each(|entry| entry.head = None);
         let planted = format!("a pause of node {} is appended to the published copy, with no head over it", spec.node);

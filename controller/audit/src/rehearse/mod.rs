@@ -7,6 +7,7 @@ pub mod book;
 mod chain;
 mod frauds;
 mod nodes;
+mod words;
 
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
@@ -82,6 +83,7 @@ pub fn rehearse(published: &[LoggedEntry], pool: PoolId) -> Result<Rehearsal, Re
     let sealed = book.seal()?;
     let honest = check_told(&pool, &sealed, &chain::told(&book));
     let mut lies = frauds::all(&book, &sealed, &pool, leases)?;
+    lies.extend(words::all(&book, &pool)?);
     lies.extend(chain::all(&book, leases)?);
     let frauds: Vec<Planted> = lies.into_iter().map(|lie| lie.look(&pool)).collect();
     let honest: Vec<String> = failed(&honest).map(|(name, detail)| format!("{name}: {detail}")).collect();

@@ -9,7 +9,6 @@ use selion_api::{Address, GpuId, LeaseId, MemberWant, Rate, SliceWant};
 use selion_audit::rehearse::{self, Book, Cast};
 use selion_audit::{Check, Report as Audit, check_log};
 use selion_contracts::Signer;
-use selion_market::Input;
 
 pub const POOL: PoolId = PoolId { chain_id: 31_337, controller: Address([9; 20]) };
 
@@ -18,7 +17,7 @@ pub fn key(number: u8) -> Signer {
 }
 
 pub fn cast() -> Cast {
-    Cast { authority: key(1), node: key(10), renters: [key(20), key(21), key(22)] }
+    Cast { authority: key(1), node: key(10), owner: key(11), renters: [key(20), key(21), key(22)] }
 }
 
 pub fn spec() -> NodeSpec {
@@ -41,13 +40,13 @@ pub fn several() -> (Book, LeaseId) {
     spec.gpus = [("A100 80GB", 4), ("A100 80GB", 5), ("H100 80GB", 6)]
         .map(|(model, id)| GpuSpec { gpu: GpuId([id; 16]), model: model.into(), ..gpu.clone() })
         .into();
-    book.join(spec);
+    book.join(spec).unwrap();
     let want = MemberWant { gpus: 2, ..MemberWant::of(SliceWant::Whole) };
     let lease = book.request(&key(20), &want).unwrap();
     book.run(lease).unwrap();
     book.now += 60_000;
     book.report(lease, MemberEvent::Metered, 60_000).unwrap();
-    book.enter(Input::Release { renter: key(20).account(), lease });
+    book.release(&key(20), lease).unwrap();
     book.report(lease, MemberEvent::Stopped { outputs: None }, 60_000).unwrap();
     book.expect(lease, LeaseState::Ended).unwrap();
     (book, lease)

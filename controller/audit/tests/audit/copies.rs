@@ -5,7 +5,7 @@ use selion_audit::{Anchor, check_from_anchor, check_log};
 use selion_log::Entry;
 use selion_market::Input;
 
-use super::book::{POOL, assert_caught, audit, key, named, sign, story};
+use super::book::{POOL, assert_caught, audit, key, named, sign, spec, story};
 
 #[test]
 fn an_honest_log_passes_every_check_and_says_how_much_was_unsigned() {
@@ -16,11 +16,27 @@ fn an_honest_log_passes_every_check_and_says_how_much_was_unsigned() {
     }
     assert!(report.ok);
     assert_eq!(report.entries, book.drafts.len() as u64);
-    // Three requests and five reports are signed; one hello and one release are not.
-    assert_eq!((report.signatures.inputs, report.signatures.unsigned), (10, 2));
-    assert_eq!(report.unsigned_share_ppm, 200_000);
+    // Three requests, five reports, a hello, a release, a pause and a resume.
+    assert_eq!((report.signatures.inputs, report.signatures.unsigned), (12, 0));
+    assert_eq!(report.unsigned_share_ppm, 0);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["ok"], true);
+}
+
+#[test]
+fn what_nobody_signed_is_counted_whatever_kind_of_word_it_is() {
+    let (mut book, [_, second, third]) = story();
+    let (provider, node) = (spec().provider, spec().node);
+    book.enter(Input::SetPaused { provider, node, paused: true, said: None });
+    book.enter(Input::SetPaused { provider, node, paused: false, said: None });
+    book.enter(Input::Reclaim { provider, node, gpu: None, notice_ms: 0, said: None });
+    for (renter, lease) in [(21, second), (22, third)] {
+        book.enter(Input::Release { renter: key(renter).account(), lease, said: None });
+    }
+    let report = audit(&book.seal().unwrap());
+    assert!(report.ok, "it is no fault");
+    assert_eq!((report.signatures.inputs, report.signatures.unsigned), (17, 5));
+    assert_eq!(report.unsigned_share_ppm, 294_117);
 }
 
 #[test]
@@ -203,6 +219,24 @@ fn what_an_anchor_covers_is_not_judged_again_and_what_follows_is() {
     // State at the anchor has to be the one on chain all the same.
     let other = Anchor { digest: Hash32([1; 32]), ..anchor(size) };
     assert_caught(&check_from_anchor(&POOL, &log, &[other], &[], size as u64), "state_digests", last);
+}
+
+#[test]
+fn a_word_from_before_an_anchor_that_is_entered_again_after_it_is_caught() {
+    let (mut book, _) = story();
+    let is_release = |draft: &selion_audit::rehearse::Draft| matches!(draft.input, Input::Release { .. });
+    let first = book.drafts.iter().position(is_release).unwrap();
+    let again = book.drafts.len();
+    book.enter(book.drafts[first].input.clone());
+    let log = book.seal().unwrap();
+    let judged_from = |size: usize| {
+        let head = log[size - 1].head.unwrap().head;
+        let anchor = Anchor { block: 77, epoch: 1, size: head.size, root: head.root, digest: head.digest };
+        check_from_anchor(&POOL, &log, &[anchor], &[], size as u64)
+    };
+    let detail = assert_caught(&judged_from(again), "said_once", again).to_owned();
+    assert!(detail.contains(&format!("entry {first}")), "{detail}");
+    assert!(judged_from(again + 1).ok, "what was judged before is trusted");
 }
 
 #[test]

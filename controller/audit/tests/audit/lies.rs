@@ -3,7 +3,7 @@
 use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
 use selion_api::slice::IsolationClass;
-use selion_api::{Account, Amount, GpuId, Hash32, Rate};
+use selion_api::{Amount, GpuId, Hash32, Rate};
 use selion_audit::rehearse::Book;
 use selion_market::{Effect, Grant, Input, Pocket};
 
@@ -211,6 +211,93 @@ fn a_request_that_another_renter_signed_is_caught() {
     assert_caught(&audit(&book.seal().unwrap()), "signatures", entry);
 }
 
+/// The last entry with such an input.
+fn last(book: &Book, which: impl Fn(&Input) -> bool) -> usize {
+    book.drafts.iter().rposition(|draft| which(&draft.input)).unwrap()
+}
+
+/// A change of a word in the log, with its entry.
+type Change = (usize, fn(&mut Input));
+
+#[test]
+fn a_word_that_another_signed_or_that_was_altered_is_caught() {
+    let (book, _) = story();
+    let release = last(&book, |input| matches!(input, Input::Release { .. }));
+    let pause = last(&book, |input| matches!(input, Input::SetPaused { .. }));
+    let hello = last(&book, |input| matches!(input, Input::Linked(_)));
+    let changes: [Change; 7] = [
+        (release, |input| {
+            let Input::Release { said: Some(said), .. } = input else { unreachable!("it was just found") };
+            said.signature = selion_api::Signature([7; 65]);
+        }),
+        (release, |input| {
+            let Input::Release { said: Some(said), .. } = input else { unreachable!("it was just found") };
+            said.said_ms.0 += 1;
+        }),
+        (pause, |input| {
+            let Input::SetPaused { said: Some(said), .. } = input else { unreachable!("it was just found") };
+            said.said_ms.0 -= 1;
+        }),
+        (pause, |input| {
+            let Input::SetPaused { paused, .. } = input else { unreachable!("it was just found") };
+            *paused = !*paused;
+        }),
+        (hello, |input| {
+            let Input::Linked(signed) = input else { unreachable!("it was just found") };
+            signed.signature = selion_api::Signature::ZERO;
+        }),
+        (hello, |input| {
+            let Input::Linked(signed) = input else { unreachable!("it was just found") };
+            signed.hello.life = Hash32([7; 32]);
+        }),
+        (hello, |input| {
+            let Input::Linked(signed) = input else { unreachable!("it was just found") };
+            signed.hello.spec.gpus[0].mem_bytes *= 2;
+        }),
+    ];
+    for (entry, change) in changes {
+        let mut other = book.clone();
+        change(&mut other.drafts[entry].input);
+        let report = audit(&other.seal().unwrap());
+        let detail = assert_caught(&report, "signatures", entry);
+        assert!(detail.contains(&format!("entry {entry} ")), "{detail}");
+    }
+}
+
+#[test]
+fn what_was_said_once_and_stands_twice_is_caught_with_both_entries() {
+    let (book, _) = story();
+    assert_eq!(
+        named(&audit(&book.seal().unwrap()), "said_once").detail,
+        "4 signed releases, owners' words and hellos, none of them twice"
+    );
+    let words: [fn(&Input) -> bool; 3] = [
+        |input| matches!(input, Input::Release { .. }),
+        |input| matches!(input, Input::SetPaused { paused: true, .. }),
+        |input| matches!(input, Input::Linked(_)),
+    ];
+    for word in words {
+        let (first, mut other) = (last(&book, word), book.clone());
+        let again = other.drafts.len();
+        other.enter(book.drafts[first].input.clone());
+        // Pieces of the log go to several threads: far apart, the two are seen by different ones.
+        for _ in 0..1_100 {
+            other.enter(Input::Tick);
+        }
+        let far = other.drafts.len();
+        other.enter(book.drafts[first].input.clone());
+        let report = audit(&other.seal().unwrap());
+        let detail = assert_caught(&report, "said_once", again);
+        assert!(detail.contains(&format!("entry {again} ")) && detail.contains(&format!("entry {first}")), "{detail}");
+        assert!(named(&report, "signatures").ok && named(&report, "replay_identical").ok, "nothing else is wrong");
+        other.drafts[again].input = Input::Tick;
+        let other = other.again(|_| {});
+        let report = audit(&other.seal().unwrap());
+        let detail = assert_caught(&report, "said_once", far);
+        assert!(detail.contains(&format!("entry {first}")), "{detail}");
+    }
+}
+
 #[test]
 fn a_head_that_the_authority_did_not_sign_is_caught() {
     let (mut book, _) = story();
@@ -227,7 +314,7 @@ fn a_state_digest_that_the_rules_do_not_give_is_caught() {
 
 fn claim(cumulative: u64) -> ChainEvent {
     ChainEvent::Claimed {
-        provider: Account([0x41; 20]),
+        provider: key(11).account(),
         renter: key(20).account(),
         cumulative: Amount(cumulative),
         paid: Amount(cumulative),

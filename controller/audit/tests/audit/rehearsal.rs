@@ -29,6 +29,14 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
         "heads_left_out",
         "newest_head_left_out",
         "entry_appended",
+        "forged_release",
+        "forged_reclaim",
+        "altered_resume",
+        "altered_hello",
+        "repeated_release",
+        "repeated_pause",
+        "repeated_hello",
+        "late_pause",
     ];
     for name in known {
         assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");

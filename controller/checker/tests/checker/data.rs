@@ -61,10 +61,10 @@ fn a_member_where_its_data_was_long_ago_or_was_lost_is_seen() {
     // The agent comes back with all its reports, or without one of them.
     let last_seq = pool.state.nodes[&node_id(2)].last_seq;
     let spec = pool.state.nodes[&node_id(2)].spec.clone().unwrap();
-    pool.enter(Input::Linked { spec, last_seq });
+    pool.enter(Input::modelled_link(spec, last_seq));
     let (mut tape, id) = granted(pool);
     let entry = tape.grant(id, 0).0;
-    let Input::Linked { last_seq, .. } = &mut tape.0[entry - 1].input else { panic!("it came before") };
-    *last_seq -= 1;
+    let Input::Linked(signed) = &mut tape.0[entry - 1].input else { panic!("it came before") };
+    signed.hello.last_seq -= 1;
     tape.caught(Rule::NearData, entry);
 }

@@ -136,7 +136,7 @@ fn a_grant_after_the_chain_broke_or_authority_passed_on_is_seen() {
 #[test]
 fn a_grant_on_a_node_that_its_owner_paused_is_seen() {
     let mut pool = pool(|_| {});
-    pool.enter(Input::SetPaused { provider: provider(2), node: node_id(2), paused: true });
+    pool.enter(Input::SetPaused { provider: provider(2), node: node_id(2), paused: true, said: None });
     let id = pool.lease(whole());
     let mut tape = Tape::of(&pool);
     let (entry, grant) = tape.grant(id, 0);

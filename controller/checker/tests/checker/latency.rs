@@ -40,7 +40,7 @@ fn a_node_that_was_measured_farther_or_on_a_link_before_is_too_far() {
     tape.0[third].input = Input::Measured { node: node_id(2), rtt_us: 201 };
     tape.caught(Rule::Latency, entry);
     let again = tape.0.iter().find_map(|leaf| match &leaf.input {
-        Input::Linked { spec, .. } if spec.node == node_id(2) => Some(leaf.input.clone()),
+        Input::Linked(signed) if signed.hello.spec.node == node_id(2) => Some(leaf.input.clone()),
         _ => None,
     });
     tape.0[third].input = again.unwrap();

@@ -2,7 +2,8 @@
 
 use selion_api::agent::{Fence, MemberEvent};
 use selion_api::lease::{LeaseState, OnNodeLoss};
-use selion_api::{LeaseId, Reason, SliceWant};
+use selion_api::said::{SAID_WITHIN_MS, Said};
+use selion_api::{LeaseId, Reason, Signature, SliceWant, TimeMs};
 use selion_checker::Rule;
 use selion_market::{Effect, Input};
 
@@ -23,7 +24,7 @@ fn nobody() -> LeaseId {
 fn an_input_of_a_controller_that_was_replaced_does_nothing() {
     let (mut pool, id) = small();
     pool.fence.term = 0;
-    pool.enter(Input::Release { renter: renter(1), lease: id });
+    pool.enter(Input::Release { renter: renter(1), lease: id, said: None });
     let mut tape = Tape::of(&pool);
     assert_eq!(tape.findings(), []);
     let last = tape.0.len() - 1;
@@ -31,6 +32,42 @@ fn an_input_of_a_controller_that_was_replaced_does_nothing() {
     let stopped = Effect::Moved { lease: id, state: LeaseState::Ending, reason: Some(Reason::Released), attempt: 1 };
     tape.0[last].effects.push(stopped);
     tape.caught(Rule::Refusal, last);
+}
+
+/// A lease that was given back while it waited, and one that ran, each with the entry that says so.
+fn given_back() -> (Tape, [usize; 2]) {
+    let (mut pool, id) = small();
+    pool.run_up(id);
+    let waits = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    for lease in [waits, id] {
+        let said = Some(Said { said_ms: TimeMs(pool.now), signature: Signature::ZERO });
+        pool.enter(Input::Release { renter: renter(1), lease, said });
+    }
+    let tape = Tape::of(&pool);
+    assert_eq!(tape.findings(), []);
+    let entries = [(waits, LeaseState::Ended), (id, LeaseState::Ending)];
+    (tape.clone(), entries.map(|(id, state)| tape.find(moves(id, state)).0))
+}
+
+#[test]
+fn a_lease_that_its_renter_did_not_give_back_or_not_for_that_time_is_seen() {
+    let (tape, entries) = given_back();
+    for entry in entries {
+        let lie = |change: &dyn Fn(&mut Input)| {
+            let mut tape = tape.clone();
+            change(&mut tape.0[entry].input);
+            tape.caught(Rule::Released, entry);
+        };
+        lie(&|input| *input = Input::Tick);
+        lie(&|input| {
+            let Input::Release { renter: who, .. } = input else { panic!("it is one") };
+            *who = renter(2);
+        });
+        lie(&|input| {
+            let Input::Release { said: Some(said), .. } = input else { panic!("it is signed") };
+            said.said_ms = said.said_ms.plus(SAID_WITHIN_MS + 1);
+        });
+    }
 }
 
 #[test]
@@ -84,11 +121,11 @@ fn a_slot_that_is_freed_without_its_nodes_word_is_seen() {
     let freed = Effect::Freed { lease: id, attempt: 1, member: 0 };
     let report = |pool: &Pool, event| {
         let report = pool.report_for(id, 0, event, 0);
-        Input::Report(selion_api::agent::SignedReport { report, signature: selion_api::Signature::ZERO })
+        Input::Report(selion_api::agent::SignedReport { report, signature: Signature::ZERO })
     };
     let inputs = [
         Input::Tick,
-        Input::Linked { spec: pool.state.nodes[&node_id(1)].spec.clone().unwrap(), last_seq: 0 },
+        Input::modelled_link(pool.state.nodes[&node_id(1)].spec.clone().unwrap(), 0),
         report(&pool, MemberEvent::Metered),
     ];
     for input in inputs {

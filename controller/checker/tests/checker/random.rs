@@ -175,17 +175,17 @@ fn apply(pool: &mut Pool, op: Op) {
             let spec = pool.state.nodes[&node_id(node)].spec.clone().unwrap();
             let known = pool.state.nodes[&node_id(node)].last_seq;
             let last_seq = if known.is_multiple_of(3) { 0 } else { known }; // some agents lost their state
-            pool.enter(Input::Linked { spec, last_seq });
+            pool.enter(Input::modelled_link(spec, last_seq));
         }
         Op::Measured(node, rtt_us) => {
             pool.enter(Input::Measured { node: node_id(node), rtt_us });
         }
         Op::Pause(node, paused) => {
-            pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused });
+            pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused, said: None });
         }
         Op::Reclaim(node, all, notice_ms) => {
             let gpu = (!all).then(|| gpu_id(node, 0));
-            pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms });
+            pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms, said: None });
         }
         Op::Pass(ms) => pool.pass_ms(ms),
         Op::Fund(who, sum) => pool.fund(renter(who), sum),

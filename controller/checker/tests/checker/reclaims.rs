@@ -2,7 +2,8 @@
 
 use selion_api::agent::MemberEvent;
 use selion_api::lease::{LeaseState, OnNodeLoss};
-use selion_api::{GpuId, LeaseId, LeaseRequest, Reason, SliceWant, TimeMs};
+use selion_api::said::{SAID_WITHIN_MS, Said};
+use selion_api::{GpuId, LeaseId, LeaseRequest, Reason, Signature, SliceWant, TimeMs};
 use selion_checker::Rule;
 use selion_market::{Effect, Input};
 
@@ -21,7 +22,7 @@ fn taken_back(gpu: Option<GpuId>, on_node_loss: OnNodeLoss) -> (Pool, LeaseId) {
     let mut pool = Pool::small();
     let id = pool.lease(whole(on_node_loss));
     pool.run_up(id);
-    pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu, notice_ms: NOTICE });
+    pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu, notice_ms: NOTICE, said: None });
     (pool, id)
 }
 
@@ -32,7 +33,7 @@ fn reclaims(effect: &Effect) -> bool {
 #[test]
 fn a_reclaim_that_is_not_told_or_told_with_another_time_is_seen() {
     let (mut pool, _) = taken_back(None, OnNodeLoss::End);
-    pool.enter(Input::SetPaused { provider: provider(1), node: node_id(1), paused: false });
+    pool.enter(Input::SetPaused { provider: provider(1), node: node_id(1), paused: false, said: None });
     let tape = Tape::of(&pool);
     assert_eq!(tape.findings(), []);
     let (entry, at) = tape.find(reclaims);
@@ -44,6 +45,28 @@ fn a_reclaim_that_is_not_told_or_told_with_another_time_is_seen() {
         let mut wrong = tape.clone();
         wrong.0[entry].effects[at] = Effect::Reclaimed { node: node_id(1), gpu: None, by: Some(TimeMs(7)) };
         wrong.caught(Rule::Reclaim, entry);
+    }
+}
+
+#[test]
+fn an_owners_word_of_another_time_that_takes_effect_is_seen() {
+    let mut pool = Pool::small();
+    let said = Some(Said { said_ms: TimeMs(pool.now), signature: Signature::ZERO });
+    let (provider, node) = (provider(1), node_id(1));
+    pool.enter(Input::SetPaused { provider, node, paused: true, said });
+    pool.enter(Input::Reclaim { provider, node, gpu: None, notice_ms: NOTICE, said });
+    let tape = Tape::of(&pool);
+    assert_eq!(tape.findings(), []);
+    let reclaimed = tape.find(reclaims).0;
+    for (entry, rule) in [(reclaimed - 1, Rule::Schedulable), (reclaimed, Rule::Reclaim)] {
+        let mut late = tape.clone();
+        match &mut late.0[entry].input {
+            Input::SetPaused { said: Some(said), .. } | Input::Reclaim { said: Some(said), .. } => {
+                said.said_ms = said.said_ms.plus(SAID_WITHIN_MS + 1);
+            }
+            other => panic!("{other:?} is no word of the owner"),
+        }
+        late.caught(rule, entry);
     }
 }
 
@@ -82,7 +105,7 @@ fn a_grant_on_what_is_taken_back_is_seen() {
     pool.node(spec(2, vec![a100(2, 0), a100(2, 1)]));
     let what = [(2, Some(gpu_id(2, 1)), Rule::Reclaim), (1, None, Rule::Schedulable)];
     for (node, gpu, _) in what {
-        pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms: HOUR });
+        pool.enter(Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms: HOUR, said: None });
     }
     let id = pool.lease(whole(OnNodeLoss::End));
     for (node, gpu, rule) in what {
@@ -118,7 +141,7 @@ fn a_lease_that_was_taken_back_and_is_passed_over_is_seen() {
     let back = pool.lease(whole(OnNodeLoss::Requeue));
     pool.run_up(back);
     let newcomer = pool.lease(ask(renter(2), &[SliceWant::Whole]));
-    pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu: None, notice_ms: 0 });
+    pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu: None, notice_ms: 0, said: None });
     pool.report(back, 0, MemberEvent::Stopped { outputs: None }, 0);
     pool.node(spec(2, vec![a100(2, 0)]));
     assert_eq!([back, newcomer].map(|id| pool.state_of(id)), [LeaseState::Held, LeaseState::Waiting]);

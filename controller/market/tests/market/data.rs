@@ -145,7 +145,7 @@ fn the_data_is_forgotten_when_it_was_not_used_for_long_when_its_agent_lost_its_s
     for (last_seq, known) in [(last_seq, true), (last_seq - 1, false)] {
         let mut again = pool.clone();
         let spec = again.state.nodes[&node_id(1)].spec.clone().unwrap();
-        again.enter(Input::Linked { spec, last_seq });
+        again.enter(Input::modelled_link(spec, last_seq));
         assert_eq!(again.state.nodes[&node_id(1)].staged.has(&tags(&[1])[0], again.state.now), known);
     }
     for tag in 2..2 + MAX_STAGED as u8 {

@@ -241,7 +241,7 @@ fn only_what_an_elastic_gang_needs_is_booked() {
     let waits = pool.lease(elastic(2, 3, 2));
     let booked = pool.state.booking.clone().unwrap();
     assert_eq!((booked.lease, booked.places.len()), (waits, 2));
-    let pause = |paused| Input::SetPaused { provider: provider(1), node: node_id(1), paused };
+    let pause = |paused| Input::SetPaused { provider: provider(1), node: node_id(1), paused, said: None };
     let mut at_once = pool.clone();
     at_once.enter(pause(true));
     at_once.clear(runs);
@@ -297,7 +297,7 @@ fn a_booking_falls_when_its_node_comes_back_in_another_rack() {
     let moved = node(2, 1, 10, "eu", "b");
     pool.block(vec![ChainEvent::OfferSet { node: moved.node, spec_hash: moved.hash(), classes: moved.classes() }]);
     assert_eq!(pool.state.booking, None, "a node that is not what its offer says takes nothing");
-    pool.enter(Input::Linked { spec: moved, last_seq: 9 });
+    pool.enter(Input::modelled_link(moved, 9));
     pool.clear(runs);
     assert_eq!(pool.state_of(gang), LeaseState::Waiting);
     assert_eq!(pool.state.booking, None, "no known end puts the nodes together");

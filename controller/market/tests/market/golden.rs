@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
-use selion_api::agent::{Fence, MemberEvent, Report, SignedReport};
+use selion_api::agent::{Fence, Head, Hello, MemberEvent, Report, SignedHead, SignedHello, SignedReport};
 use selion_api::chain::{Block, ChainEvent, ComponentKind};
 use selion_api::commit::canonical;
 use selion_api::lease::{BillLine, LeaseState, NearestMiss, OnNodeLoss, Priority, Refusal, Resource};
+use selion_api::said::Said;
 use selion_api::slice::IsolationClass;
 use selion_api::{
     Account, Address, Amount, GpuId, Hash32, LeaseId, LeaseRequest, Licence, MemberWant, NodeId, Rate, Reason,
@@ -132,8 +133,26 @@ fn member_events() -> [MemberEvent; 7] {
     ]
 }
 
+/// A hello with every part. Its version stays as it was when this was first written: it is that of the link's messages.
+fn hello() -> SignedHello {
+    let fence = Fence { epoch: 1, term: 2 };
+    let head = Head { size: 9, root: Hash32([4; 32]), digest: Hash32([5; 32]), fence };
+    let hello = Hello {
+        version: 4,
+        nonce: Hash32([6; 32]),
+        challenge: Hash32([7; 32]),
+        spec: spec(1, vec![a100(1, 0)]),
+        fence,
+        head: Some(SignedHead { head, signature: Signature([2; 65]) }),
+        last_seq: 5,
+        life: Hash32([8; 32]),
+    };
+    SignedHello { hello, signature: Signature([3; 65]) }
+}
+
 pub fn inputs() -> Vec<(String, Vec<u8>)> {
     let (digest, number) = (Hash32([1; 32]), 7);
+    let said = Some(Said { said_ms: TimeMs(98), signature: Signature([3; 65]) });
     let named = [
         ("rules", Input::Rules { version: 1, digest }),
         (
@@ -152,12 +171,13 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
         ("tick", Input::Tick),
         ("continue", Input::Continue),
         ("request", Input::Request(RequestLease { request: request(), signature: Some(Signature([3; 65])) })),
-        ("release", Input::Release { renter: RENTER, lease: LEASE }),
-        ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true }),
-        ("linked", Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 5 }),
+        ("release", Input::Release { renter: RENTER, lease: LEASE, said }),
+        ("release_unsigned", Input::Release { renter: RENTER, lease: LEASE, said: None }),
+        ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true, said }),
+        ("linked", Input::Linked(Box::new(hello()))),
         ("lost", Input::Lost { node: NODE, last_seq: 5 }),
         ("measured", Input::Measured { node: NODE, rtt_us: 1_000 }),
-        ("reclaim", Input::Reclaim { provider: PROVIDER, node: NODE, gpu: Some(GPU), notice_ms: 600_000 }),
+        ("reclaim", Input::Reclaim { provider: PROVIDER, node: NODE, gpu: Some(GPU), notice_ms: 600_000, said }),
     ];
     let mut lines: Vec<(String, Vec<u8>)> =
         named.iter().map(|(name, input)| ((*name).into(), canonical(input))).collect();

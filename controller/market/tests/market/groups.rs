@@ -139,7 +139,7 @@ fn volcano_5805_repair_of_a_broken_gang_outranks_a_fresh_request_without_a_share
     pool.enter(Input::Lost { node: crate::pool::node_id(1), last_seq: 0 });
     assert_eq!((pool.get(broken).position, pool.get(fresh).position), (1, 2));
     let node = pool.state.nodes[&crate::pool::node_id(1)].spec.clone().unwrap();
-    pool.enter(Input::Linked { spec: node, last_seq: 0 });
+    pool.enter(Input::modelled_link(node, 0));
     assert_eq!(pool.get(broken).attempt, 2, "the gang is whole again");
     assert_eq!(pool.get(fresh).attempt, 0, "and the guaranteed one comes after it");
 }

@@ -82,7 +82,7 @@ fn a_measure_is_forgotten_with_its_link_and_only_of_a_linked_node() {
     assert!(matches!(unknown.answer, Answer::Refused(refusal) if refusal.reason == Reason::UnknownNode));
     for node in [1, 2] {
         let spec = pool.state.nodes[&node_id(node)].spec.clone().unwrap();
-        pool.enter(Input::Linked { spec, last_seq: 0 });
+        pool.enter(Input::modelled_link(spec, 0));
         assert_eq!(pool.state.nodes[&node_id(node)].rtt_us, None, "another link has another way");
     }
     assert_eq!(pool.refusal(gang(2, 1_000)).reason, Reason::TooFar);

@@ -2,10 +2,11 @@
 
 use selion_api::agent::{Fence, MemberEvent};
 use selion_api::lease::{LeaseState, OnNodeLoss, Refusal};
-use selion_api::{Address, Hash32, LeaseId, Reason, SliceWant, TimeMs};
+use selion_api::said::{SAID_WITHIN_MS, Said};
+use selion_api::{Address, Hash32, LeaseId, Reason, Signature, SliceWant, TimeMs};
 use selion_market::{Answer, Effect, Input, Policy, Stamp, State, step};
 
-use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, mig, node_id, renter, spec};
+use crate::pool::{DELEGATE, HOUR, Pool, TOKEN, a100, ask, mig, node_id, provider, renter, spec};
 
 fn exited(code: i32) -> MemberEvent {
     MemberEvent::Exited { code, outputs: None }
@@ -116,7 +117,7 @@ fn a_fresh_link_also_frees_what_was_never_confirmed() {
     pool.release(id);
     pool.pass_ms(HOUR);
     let next = pool.lease(ask(renter(1), &[SliceWant::Whole]));
-    pool.enter(Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 0 });
+    pool.enter(Input::modelled_link(spec(1, vec![a100(1, 0)]), 0));
     assert_eq!(pool.state_of(next), LeaseState::Held);
 }
 
@@ -162,7 +163,7 @@ fn a_gang_that_lost_a_member_ends_whole_and_waits_again_first_in_line() {
     assert_eq!(pool.state_of(other), LeaseState::Held);
     assert_eq!(pool.get(gang).position, 1);
     pool.clear(other);
-    pool.enter(Input::Linked { spec: spec(2, vec![a100(2, 0)]), last_seq: 9 });
+    pool.enter(Input::modelled_link(spec(2, vec![a100(2, 0)]), 9));
     assert_eq!((pool.state_of(gang), pool.get(gang).attempt), (LeaseState::Held, 2));
 }
 
@@ -177,7 +178,7 @@ fn repair_goes_before_any_share() {
     let other = pool.lease(ask(renter(2), &[SliceWant::Whole]));
     pool.enter(Input::Lost { node: node_id(1), last_seq: 0 });
     assert_eq!((pool.get(broken).position, pool.get(other).position), (1, 2));
-    pool.enter(Input::Linked { spec: spec(1, vec![a100(1, 0)]), last_seq: 0 });
+    pool.enter(Input::modelled_link(spec(1, vec![a100(1, 0)]), 0));
     assert_eq!((pool.state_of(broken), pool.state_of(other)), (LeaseState::Held, LeaseState::Waiting));
 }
 
@@ -220,14 +221,40 @@ fn only_the_renter_releases_and_only_what_lives() {
         Answer::Refused(refusal) => refusal.reason,
         other => panic!("{other:?}"),
     };
-    let stranger = Input::Release { renter: renter(2), lease: id };
+    let stranger = Input::Release { renter: renter(2), lease: id, said: None };
     assert_eq!(reason(pool.enter(stranger).answer), Reason::NotYours);
-    let nothing = Input::Release { renter: renter(1), lease: LeaseId { seq: 999, index: 0 } };
+    let nothing = Input::Release { renter: renter(1), lease: LeaseId { seq: 999, index: 0 }, said: None };
     assert_eq!(reason(pool.enter(nothing).answer), Reason::NoSuchLease);
     pool.release(id);
     assert_eq!(pool.release(id), Answer::Done, "twice is once");
     pool.all(id, &MemberEvent::Stopped { outputs: None });
     assert_eq!(reason(pool.release(id)), Reason::NotLive);
+}
+
+#[test]
+fn a_word_that_was_signed_for_another_time_does_nothing() {
+    let mut pool = Pool::small();
+    pool.now += HOUR;
+    let id = pool.lease(ask(renter(1), &[SliceWant::Whole]));
+    let (now, provider, node) = (pool.now, provider(1), node_id(1));
+    for said_ms in [now - SAID_WITHIN_MS - 1, now + SAID_WITHIN_MS + 1].map(TimeMs) {
+        let said = Some(Said { said_ms, signature: Signature::ZERO });
+        let before = pool.state.nodes[&node].clone();
+        let words = [
+            Input::Release { renter: renter(1), lease: id, said },
+            Input::SetPaused { provider, node, paused: true, said },
+            Input::Reclaim { provider, node, gpu: None, notice_ms: 0, said },
+        ];
+        for word in words {
+            let outcome = pool.enter(word);
+            assert_eq!(outcome.answer, Answer::Refused(Refusal::plain(Reason::StaleWord)));
+            assert_eq!(outcome.effects, [Effect::Refused(Refusal::plain(Reason::StaleWord))]);
+        }
+        assert!(pool.state.nodes[&node] == before && pool.state_of(id) == LeaseState::Held);
+    }
+    let said = Some(Said { said_ms: TimeMs(now - SAID_WITHIN_MS), signature: Signature::ZERO });
+    assert_eq!(pool.enter(Input::Release { renter: renter(1), lease: id, said }).answer, Answer::Done);
+    assert_eq!(pool.state_of(id), LeaseState::Ending);
 }
 
 #[test]

@@ -77,9 +77,9 @@ fn a_spec_whose_words_would_forge_lines_or_terminals_is_refused() {
         NodeSpec { rack: "x".repeat(65), ..good.clone() },
         model,
     ] {
-        assert_eq!(refused(pool.enter(Input::Linked { spec: bad, last_seq: 0 })), Reason::SpecMismatch);
+        assert_eq!(refused(pool.enter(Input::modelled_link(bad, 0))), Reason::SpecMismatch);
     }
-    assert_eq!(pool.enter(Input::Linked { spec: good, last_seq: 0 }).answer, Answer::Done);
+    assert_eq!(pool.enter(Input::modelled_link(good, 0)).answer, Answer::Done);
 }
 
 #[test]

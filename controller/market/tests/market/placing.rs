@@ -106,14 +106,14 @@ fn every_refusal_names_what_stood_nearest() {
 #[test]
 fn a_paused_node_is_named_as_the_reason_and_comes_back() {
     let mut pool = Pool::small();
-    let pause = |paused| Input::SetPaused { provider: provider(1), node: node_id(1), paused };
+    let pause = |paused| Input::SetPaused { provider: provider(1), node: node_id(1), paused, said: None };
     let running = pool.lease(ask(renter(1), &[mig("1g.10gb")]));
     assert_eq!(pool.enter(pause(true)).answer, Answer::Done);
     assert_eq!(pool.refusal(ask(renter(1), &[mig("1g.10gb")])).reason, Reason::NodePaused);
     pool.run_up(running); // what runs goes on
     pool.enter(pause(false));
     pool.lease(ask(renter(1), &[mig("1g.10gb")]));
-    let stranger = Input::SetPaused { provider: provider(2), node: node_id(1), paused: true };
+    let stranger = Input::SetPaused { provider: provider(2), node: node_id(1), paused: true, said: None };
     assert!(matches!(pool.enter(stranger).answer, Answer::Refused(refusal) if refusal.reason == Reason::NotYours));
 }
 
@@ -135,10 +135,10 @@ fn a_pool_without_simulated_gpus_or_bare_nodes_leases_neither() {
 fn a_node_that_is_not_what_its_offer_says_is_not_schedulable() {
     let mut pool = Pool::small();
     let mut more = spec(1, vec![a100(1, 0), a100(1, 1)]);
-    pool.enter(Input::Linked { spec: more.clone(), last_seq: 0 });
+    pool.enter(Input::modelled_link(more.clone(), 0));
     assert_eq!(pool.state.nodes[&node_id(1)].blocked, Some(Reason::SpecMismatch));
     more.gpus[1] = more.gpus[0].clone();
-    let twice = pool.enter(Input::Linked { spec: more, last_seq: 0 });
+    let twice = pool.enter(Input::modelled_link(more, 0));
     assert!(matches!(twice.answer, Answer::Refused(refusal) if refusal.reason == Reason::SpecMismatch));
 }
 

@@ -232,7 +232,7 @@ impl Pool {
             ChainEvent::NodeRegistered { node: spec.node, provider: spec.provider },
             ChainEvent::OfferSet { node: spec.node, spec_hash: spec.hash(), classes: spec.classes() },
         ]);
-        self.enter(Input::Linked { spec, last_seq: 0 });
+        self.enter(Input::modelled_link(spec, 0));
     }
 
     pub fn fund(&mut self, renter: Account, amount: u64) {
@@ -328,7 +328,7 @@ impl Pool {
 
     pub fn release(&mut self, id: LeaseId) -> Answer {
         let renter = self.get(id).request.renter;
-        self.enter(Input::Release { renter, lease: id }).answer
+        self.enter(Input::Release { renter, lease: id, said: None }).answer
     }
 
     /// Released, and every member says that it stopped.

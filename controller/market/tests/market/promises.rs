@@ -165,7 +165,7 @@ fn of_an_owners_notice_and_that_of_the_money_the_earlier_holds_and_says_why() {
         let id = running(&mut pool, again());
         let by = thaw(&mut pool, 200);
         let owner = TimeMs(pool.now + notice_ms);
-        pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu: None, notice_ms });
+        pool.enter(Input::Reclaim { provider: provider(1), node: node_id(1), gpu: None, notice_ms, said: None });
         assert_eq!(notice(&pool, id), Some((by.min(owner), reason)));
         pool.pass_ms(by.min(owner).0 - pool.now);
         assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ending, Some(reason)));

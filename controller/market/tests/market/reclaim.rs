@@ -33,14 +33,14 @@ fn running(pool: &mut Pool, request: LeaseRequest) -> LeaseId {
 }
 
 fn reclaim(pool: &mut Pool, node: u8, gpu: Option<GpuId>, notice_ms: u64) -> Vec<Effect> {
-    let input = Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms };
+    let input = Input::Reclaim { provider: provider(node), node: node_id(node), gpu, notice_ms, said: None };
     let outcome = pool.enter(input);
     assert_eq!(outcome.answer, Answer::Done);
     outcome.effects
 }
 
 fn resume(pool: &mut Pool, node: u8) {
-    pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused: false });
+    pool.enter(Input::SetPaused { provider: provider(node), node: node_id(node), paused: false, said: None });
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn who_resumes_wants_nothing_back_and_what_runs_has_its_own_end_again() {
     let ends = [active, prepares].map(|id| pool.get(id).deadline);
     reclaim(&mut pool, 1, None, 1000);
     assert_eq!([active, prepares].map(|id| pool.get(id).deadline), [Some(TimeMs(pool.now + 1000)); 2]);
-    let pause = Input::SetPaused { provider: provider(1), node: node_id(1), paused: true };
+    let pause = Input::SetPaused { provider: provider(1), node: node_id(1), paused: true, said: None };
     pool.enter(pause);
     assert_eq!(pool.get(active).deadline, Some(TimeMs(pool.now + 1000)), "a pause takes nothing back");
     resume(&mut pool, 1);
@@ -191,7 +191,7 @@ fn a_member_that_is_over_frees_its_gang_from_the_notice() {
 fn only_the_owner_takes_back_and_only_what_there_is() {
     let mut pool = fleet(&[1]);
     let reason = |pool: &mut Pool, of: u8, node: u8, gpu| {
-        let input = Input::Reclaim { provider: provider(of), node: node_id(node), gpu, notice_ms: 0 };
+        let input = Input::Reclaim { provider: provider(of), node: node_id(node), gpu, notice_ms: 0, said: None };
         match pool.enter(input).answer {
             Answer::Refused(refusal) => refusal.reason,
             other => panic!("no refusal: {other:?}"),

@@ -272,7 +272,7 @@ fn what_the_lost_node_still_says_of_the_old_run_is_refused_and_it_may_get_the_me
     let mut late = pool.report_for(id, 1, MemberEvent::Metered, 5_000);
     let node = lose_rank(&mut pool, id, 1);
     let number: u8 = node.0[0];
-    pool.enter(Input::Linked { spec: spec(number, vec![a100(number, 0)]), last_seq: late.seq });
+    pool.enter(Input::modelled_link(spec(number, vec![a100(number, 0)]), late.seq));
     assert_eq!((pool.get(id).members[1].node, attempts(&pool, id)), (node, vec![1, 2, 1]));
     let refused = pool.send(late.clone());
     assert!(matches!(&refused.answer, Answer::Refused(refusal) if refusal.reason == Reason::StaleReport));
@@ -382,7 +382,7 @@ fn a_repair_keeps_what_the_gang_asked_for_of_its_nodes() {
     let number = lost.0[0];
     let mut back = spec(number, vec![a100(number, 0)]);
     back.region = "us".into();
-    pool.enter(Input::Linked { spec: back, last_seq: 0 });
+    pool.enter(Input::modelled_link(back, 0));
     assert_eq!(attempts(&pool, id), [1, 2, 1]);
 
     // Two on each node, on two nodes at least.

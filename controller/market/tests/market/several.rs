@@ -215,7 +215,8 @@ fn one_of_its_gpus_taken_back_ends_a_member_in_time() {
     let mut pool = pool(vec![gpus(1, &[1; 3])]);
     let id = pool.lease(several(1, 1, 2));
     pool.run_up(id);
-    let back = |gpu| Input::Reclaim { provider: provider(1), node: node_id(1), gpu: Some(gpu), notice_ms: 1000 };
+    let back =
+        |gpu| Input::Reclaim { provider: provider(1), node: node_id(1), gpu: Some(gpu), notice_ms: 1000, said: None };
     pool.enter(back(gpu_id(1, 2)));
     assert_eq!(pool.get(id).notice, None, "that one is not its own");
     pool.enter(back(gpu_id(1, 1)));

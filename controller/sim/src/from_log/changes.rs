@@ -69,7 +69,7 @@ impl Changes {
         let mut input = input.clone();
         match &mut input {
             Input::Opened { policy, .. } => apply_to_policy(&self.list, policy),
-            Input::Linked { spec, .. } => *spec = apply_to_spec(&self.list, spec),
+            Input::Linked(signed) => signed.hello.spec = apply_to_spec(&self.list, &signed.hello.spec),
             Input::Request(asked) => apply_to_request(&self.list, seq, &mut asked.request),
             Input::Block(block) => {
                 for event in &mut block.events {
@@ -86,7 +86,7 @@ impl Changes {
 
 fn spec_of(input: &Input) -> Option<&NodeSpec> {
     match input {
-        Input::Linked { spec, .. } => Some(spec),
+        Input::Linked(signed) => Some(&signed.hello.spec),
         _ => None,
     }
 }

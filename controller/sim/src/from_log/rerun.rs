@@ -92,7 +92,7 @@ impl<'a> Rerun<'a> {
             // The world ticks by itself, and its agents speak for themselves.
             Input::Tick | Input::Continue | Input::Report(_) => {}
             Input::Request(asked) => self.request(seq, asked),
-            Input::Release { renter, lease } => {
+            Input::Release { renter, lease, .. } => {
                 let Some(id) = self.ids.get(&lease).copied() else {
                     return;
                 };
@@ -100,7 +100,7 @@ impl<'a> Rerun<'a> {
                 let begun = self.world.stories().get(&id).is_some_and(|story| story.started.is_some());
                 // A release after the start is part of the lease's work.
                 if !began && !begun {
-                    self.world.submit(Input::Release { renter, lease: id });
+                    self.world.submit(Input::Release { renter, lease: id, said: None });
                 }
             }
             other => {

@@ -142,7 +142,7 @@ impl World {
             Ends::Exits(code) => self.all(id, Progress::Gone, &MemberEvent::Exited { code, outputs: None }),
             Ends::Released => {
                 if let Some(renter) = self.state.leases.get(&id).map(|lease| lease.request.renter) {
-                    self.enter(Input::Release { renter, lease: id });
+                    self.enter(Input::Release { renter, lease: id, said: None });
                 }
             }
         }

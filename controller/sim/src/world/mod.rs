@@ -241,7 +241,7 @@ impl World {
     pub fn add_nodes(&mut self, specs: Vec<NodeSpec>) {
         self.block(specs.iter().flat_map(fleet::registered).collect());
         for spec in specs {
-            self.submit(Input::Linked { spec, last_seq: 0 });
+            self.submit(Input::modelled_link(spec, 0));
         }
     }
 

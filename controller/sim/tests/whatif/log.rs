@@ -93,7 +93,7 @@ fn a_renter_gives_up_at_the_same_time_unless_served_by_then() {
     world.run_until(at(1));
     let lease = world.request(ask(2, 2, 1, None, 1), Work::plain(HOUR)).expect("waits");
     world.run_until(at(2));
-    world.submit(Input::Release { renter: account(2), lease });
+    world.submit(Input::Release { renter: account(2), lease, said: None });
     world.run_out(at(30));
     let history = history(&world);
     let told = compare(&history, &[]);

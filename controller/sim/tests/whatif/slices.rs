@@ -113,7 +113,7 @@ fn j7_a_gang_holds_all_its_members_or_none_until_it_ends() {
         if number % 30 == 29 {
             let spec = world.state().nodes.values().find_map(|node| node.spec.clone()).expect("a node");
             world.submit(selion_market::Input::Lost { node: spec.node, last_seq: 0 });
-            world.submit(selion_market::Input::Linked { spec, last_seq: 0 });
+            world.submit(selion_market::Input::modelled_link(spec, 0));
         }
     }
     world.run_out(START_MS.plus(1_000 * HOUR));

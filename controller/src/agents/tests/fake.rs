@@ -120,7 +120,8 @@ impl Fake {
         let mut state = self.state.lock().unwrap();
         state.next_seq += 1;
         match input {
-            Input::Linked { spec, .. } => {
+            Input::Linked(signed) => {
+                let spec = &signed.hello.spec;
                 let node = state.nodes.get_mut(&spec.node)?;
                 node.linked = true;
                 node.spec = Some(spec.clone());

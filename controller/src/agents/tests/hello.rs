@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use selion_api::agent::{Fence, Head, SignedHead, SignedWelcome, ToAgent, Welcome};
+use selion_api::agent::{Fence, Head, SignedHead, SignedHello, SignedWelcome, ToAgent, Welcome};
+use selion_api::commit::signing_digest;
 use selion_api::{Account, Hash32, NodeSpec, Reason, Signature};
 use selion_contracts::signer::recover_text;
 use selion_market::Input;
@@ -29,7 +30,7 @@ async fn an_honest_hello_is_entered_welcomed_and_told_what_to_hold() {
     grant(&world.core, world.key.node());
     let mut agent = Agent::connect(&world.url).await;
     let hello = agent.hello(spec(world.key.node()));
-    agent.say(&world.key, hello).await;
+    agent.say(&world.key, hello.clone()).await;
     let welcome = agent.next().await;
     let Some(ToAgent::Welcome { token, signed: SignedWelcome { welcome, signature }, .. }) = welcome else {
         panic!("{welcome:?}");
@@ -38,7 +39,10 @@ async fn an_honest_hello_is_entered_welcomed_and_told_what_to_hold() {
     assert_eq!(welcome, Welcome { node, challenge, fence: OURS, last_seq: 0 });
     let by = recover_text(&welcome.digest_to_sign(&POOL).0, &signature);
     assert_eq!((token.as_str(), by), ("token", Some(Account(Key::new(AUTHORITY).node().0))));
-    assert_eq!(world.core.count(|it| matches!(it, Input::Linked { .. })), 1);
+    // The log has all of it, as the node signed it.
+    let signature = world.key.sign(&signing_digest(&POOL, "hello", &hello));
+    let entered = Input::Linked(Box::new(SignedHello { hello, signature }));
+    assert_eq!(*world.core.entered.lock().unwrap(), [entered]);
     assert_eq!(world.hub.live().links, 1);
 }
 
@@ -312,7 +316,7 @@ async fn an_unsigned_hello_is_refused() {
     let world = World::start().await;
     let mut agent = Agent::connect(&world.url).await;
     let hello = agent.hello(spec(world.key.node()));
-    let said = selion_api::agent::SignedHello { hello, signature: Signature::ZERO };
+    let said = SignedHello { hello, signature: Signature::ZERO };
     agent.send(&selion_api::agent::ToController::Hello(Box::new(said))).await;
     assert!(agent.refusal().await.1.contains("not signed"));
     assert_not_entered(&world);

@@ -216,7 +216,10 @@ async fn an_agent_is_told_to_stop_when_its_owners_notice_is_over_and_not_before(
     let (mut agent, lease, one) = running(&real).await;
     let NodeSpec { node, provider, .. } = spec(real.key.node());
     let asked = Instant::now();
-    real.log.submit(Input::Reclaim { provider, node, gpu: Some(one.gpus[0]), notice_ms: 300 }, None).await.unwrap();
+    real.log
+        .submit(Input::Reclaim { provider, node, gpu: Some(one.gpus[0]), notice_ms: 300, said: None }, None)
+        .await
+        .unwrap();
     assert_eq!(real.state_of(lease), LeaseState::Active);
     loop {
         match agent.next().await {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use selion_api::lease::Refusal;
-use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote};
+use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote, Word};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Reason};
 use selion_market::{Admission, Answer as Told, Input, RequestLease, Stamp};
 
@@ -14,11 +14,11 @@ use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::explain::{self, Explained};
-use crate::http::input::{IdempotencyKey, Json, Path, Query};
+use crate::http::input::{IdempotencyKey, Json, MaybeJson, Path, Query};
 use crate::http::page::Page;
 use crate::http::promise::promised;
 use crate::http::request::prepare;
-use crate::http::views;
+use crate::http::{said, views};
 use crate::store::{output, rows};
 
 /// Stands for the `Idempotency-Key` of a dry run; nothing is kept under it.
@@ -179,16 +179,21 @@ pub(in crate::http) async fn get(
 }
 
 /// Gives a lease back. It ends when its agents confirm the stop.
+///
+/// Signed is the statement (`renter`, `lease`, `said_ms`) of kind `release`.
 #[utoipa::path(post, path = "/v1/leases/{id}/release", operation_id = "release_lease", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease")),
+    params(("id" = LeaseId, Path, description = "Id of the lease")), request_body = Option<Word>,
     responses((status = 200, description = "The lease, ending or ended", body = Lease,
         headers(("selion-promise" = String, description = "That the release stands in the log")))))]
 pub(in crate::http) async fn release(
     State(app): State<App>,
     renter: Renter,
     Path(id): Path<LeaseId>,
+    MaybeJson(word): MaybeJson<Word>,
 ) -> Result<Response, Problem> {
-    let step = app.log.submit(Input::Release { renter: renter.account, lease: id }, None).await?;
+    let input = Input::Release { renter: renter.account, lease: id, said: said::said(word)? };
+    said::hear(&app, &input)?;
+    let step = app.log.submit(input, None).await?;
     let answer = match step.answer() {
         Told::Refused(refusal) => Err(Problem::Refused(refusal.clone())),
         _ => own(&app, renter.account, id).await.map(Answer),

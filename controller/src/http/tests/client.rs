@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use futures::StreamExt;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{NewApiKey, NewLease, Quote, Scope, Session, Whoami};
-use selion_client::{Client, ClientError, Keeper, PageQuery, Turn, fresh_key};
+use selion_client::{Client, ClientError, Keeper, PageQuery, Trouble, Turn, fresh_key};
 
 use super::*;
 
@@ -60,6 +60,29 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     assert_eq!(events.last().unwrap().state, LeaseState::Ended);
     let over = client.placement(lease.id).await.unwrap_err();
     assert_eq!(over.code(), Some("not_live"), "where a lease that is over could go is no question");
+    pool.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_word_is_said_unsigned_and_that_is_told_where_the_clocks_differ() {
+    let (_dir, pool) = pool().await;
+    let (client, _) = serve(&pool).await;
+    client.login(&wallet(), "test").await.unwrap();
+    client.sign_with(wallet(), POOL);
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&told);
+    client.set_watcher(move |trouble| seen.lock().unwrap().push(trouble.clone()));
+    let lease = client.create_lease("k", &serde_json::from_value(want()).unwrap()).await.unwrap();
+    // The pool's clock stands still in another year.
+    assert_eq!(client.release(lease.id).await.unwrap().state, LeaseState::Ending);
+    let told = std::mem::take(&mut *told.lock().unwrap());
+    let [Trouble::Unsigned { why }] = told.as_slice() else { panic!("{told:?}") };
+    assert!(why.contains(&NOW.0.to_string()) && why.contains("set the clock"), "{why}");
+    // Another fault is not hidden by a second try.
+    assert_eq!(client.release(lease.id).await.unwrap().state, LeaseState::Ending);
+    let other = PoolId { chain_id: 1, ..POOL };
+    client.sign_with(ethers_signers::LocalWallet::from_bytes(&[0x78; 32]).unwrap(), other);
+    assert!(client.pause_node(NODE).await.is_err());
     pool.stop.cancel();
 }
 

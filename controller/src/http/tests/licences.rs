@@ -30,7 +30,7 @@ async fn roomy(pool: &Pool) -> NodeSpec {
         ChainEvent::OfferSet { node: spec.node, spec_hash: spec.hash(), classes: spec.classes() },
     ];
     pool.enter(Input::Block(Block { number: 2, hash: Hash32([1; 32]), parent: Hash32::ZERO, events })).await;
-    pool.enter(Input::Linked { spec: spec.clone(), last_seq: 0 }).await;
+    pool.enter(Input::modelled_link(spec.clone(), 0)).await;
     spec
 }
 
@@ -76,7 +76,7 @@ async fn j5_the_seat_limit_holds_under_races_and_seats_return_on_a_crash() {
         let lease = state(one).await;
         assert_eq!((&lease["state"], &lease["reason"]), (&json!("ended"), &json!("node_lost")));
     }
-    pool.enter(Input::Linked { spec, last_seq: 0 }).await;
+    pool.enter(Input::modelled_link(spec, 0)).await;
     let mut now = 0;
     for one in &ids {
         now += usize::from(state(one).await["state"] == "held");

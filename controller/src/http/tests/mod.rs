@@ -15,6 +15,7 @@ mod positions;
 mod promises;
 mod registry;
 mod relay;
+mod said;
 mod streams;
 mod tiles;
 mod vectors;
@@ -40,6 +41,7 @@ use tower::ServiceExt;
 
 use super::origin::Origin;
 use super::pass::{Login, Logins, Pass, Scopes};
+use super::said::Heard;
 use super::{Caller, Metrics, Secrets, router};
 use crate::App;
 use crate::agents::logs::{Limits, Logs};
@@ -159,7 +161,9 @@ impl Pool {
         let config =
             Config { data_dir: dir.to_owned(), requests_per_minute, operators: vec![OPERATOR], ..Config::default() };
         let logins = Logins::load(&store.readers, NOW).await.unwrap();
+        let heard = Arc::new(Heard::load(&store.readers, &POOL, NOW).await.unwrap());
         let app = App {
+            heard,
             origin: Arc::new(Origin::of(None, config.listen).unwrap()),
             logins: Arc::new(logins),
             config: Arc::new(config),
@@ -222,7 +226,7 @@ impl Pool {
         events.extend([ALICE, BOB, wallet_account()].into_iter().flat_map(fund));
         let block = Block { number: 1, hash: Hash32([1; 32]), parent: Hash32::ZERO, events };
         self.enter(Input::Block(block)).await;
-        self.enter(Input::Linked { spec, last_seq: 0 }).await;
+        self.enter(Input::modelled_link(spec, 0)).await;
     }
 
     fn token(&self, caller: Caller) -> String {
