@@ -121,6 +121,21 @@ pub fn words(reason: &str) -> Option<Words> {
             format!("only the pool's authority, {}, may do that", said.value("authority")),
             "use the key of the authority",
         ),
+        "NotOwner" => {
+            (format!("only {} may do that, not {}", said.value("owner"), said.value("caller")), "use the owner's key")
+        }
+        "NotStandby" => (
+            format!("{} is no standby of this epoch's owner", said.value("caller")),
+            "the owner names one with `selion authority standby`",
+        ),
+        "Condemned" => (
+            format!(
+                "node {} of {} signed two reports that contradict each other, and is out",
+                said.value("node"),
+                said.value("provider")
+            ),
+            "register another node, with a key of its own",
+        ),
         "AlreadyBound" => (
             format!("node {} belongs to {} already", said.value("node"), said.value("provider")),
             "there is nothing to do",

@@ -45,10 +45,10 @@ impl Pool {
         let chain = Chain::start(home.path()).await?;
         let rpc = chain.url.clone();
         let terms = ["--allow-simulated", "--allow-unsandboxed", "--finality-depth", "0"];
-        let thaw = ["--thaw", "1s"].into_iter().filter(|_| !more.contains(&"--thaw"));
+        let thaw: &[&str] = if more.contains(&"--thaw") { &[] } else { &["--thaw", "1s"] };
         let create = ["pool", "create", "--chain-rpc", &rpc, "--key-file", "owner.key"];
-        let made =
-            run(home.path(), create.into_iter().chain(terms).chain(thaw).chain(more.iter().copied())).await?.json()?;
+        let args = create.into_iter().chain(terms).chain(thaw.iter().chain(more).copied());
+        let made = run(home.path(), args).await?.json()?;
         let controller = made["controller"].as_str().context("an address")?.parse()?;
         let contracts = selion_contracts::Pool::open(Rpc::new(&rpc)?, controller).await?;
         Ok(Self { chain, home, rpc, contracts })

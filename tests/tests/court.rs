@@ -7,6 +7,8 @@ use selion_api::lease::LeaseState;
 use selion_api::slice::SliceWant;
 use selion_api::{Amount, Hash32, LeaseId};
 use selion_audit::evidence::ReportFile;
+use selion_audit::rehearse::{Book, Cast};
+use selion_audit::{Log, LogSource, fetch};
 use selion_client::{OfferQuery, fresh_key};
 use selion_contracts::{BlockTag, Signer};
 use selion_tests::{Controller, Ended, PATIENCE, Part, Pool, Renter, run, until, want};
@@ -84,6 +86,39 @@ impl Story {
         Ok(SignedHead { head, signature })
     }
 
+    /// The last report about a lease in the log, and its entry.
+    async fn report_of(&self, lease: LeaseId) -> Result<(u64, ReportFile)> {
+        let mut found = None;
+        for seq in 0..self.head().await?.head.size {
+            let args = ["evidence", "report", &seq.to_string(), "--log", &self.controller.url];
+            let ended = run(self.pool.home(), args).await?;
+            if ended.code == Some(0) {
+                let file: ReportFile = serde_json::from_value(ended.json()?)?;
+                if file.read().is_ok_and(|signed| signed.report.lease == lease) {
+                    found = Some((seq, file));
+                }
+            }
+        }
+        found.context("a report of the lease")
+    }
+
+    /// Asks the log for a report that contradicts the one in that file.
+    async fn contradicting(&self, held: &str) -> Result<Ended> {
+        let (chain_id, controller) = (self.pool.id().chain_id.to_string(), self.pool.id().controller.to_string());
+        let of = ["--log", &self.controller.url, "--pool", &controller, "--chain-id", &chain_id];
+        run(self.pool.home(), ["evidence", "report", "--held", held].into_iter().chain(of)).await
+    }
+
+    /// What an audit says of the report in that file.
+    async fn reports_kept(&self, kept: &str) -> Result<Value> {
+        let (controller, url) = (self.pool.id().controller.to_string(), self.controller.url.as_str());
+        let log = ["audit", "--json", "--rpc", &self.pool.rpc, "--pool", &controller, "--log", url, "--proof", kept];
+        let log = log.into_iter().chain(["--evidence", "honest.json"]);
+        let report: Value = serde_json::from_str(&run(self.pool.home(), log).await?.out)?;
+        let checks = report["checks"].as_array().context("checks")?.iter();
+        checks.cloned().find(|check| check["name"] == "reports_kept").context("reports_kept")
+    }
+
     async fn bond(&self) -> Result<Amount> {
         Ok(self.pool.contracts.bond(self.owner.account(), LATEST).await?.kept)
     }
@@ -123,8 +158,13 @@ async fn nothing_is_found_against_who_never_contradicted_himself() -> Result<()>
     let fork = story.evidence(&["fork", url, url]).await?;
     assert!(fork.said().contains("no fork"), "{}", fork.said());
     let leases = [story.lease().await?.to_string(), story.lease().await?.to_string()];
-    let clash = run(story.pool.home(), ["evidence", "double-lease", &leases[0], &leases[1], "--log", url]).await?;
+    let (chain_id, controller) = (story.pool.id().chain_id.to_string(), story.pool.id().controller.to_string());
+    let of = ["--log", url, "--pool", &controller, "--chain-id", &chain_id];
+    let clash = ["evidence", "double-lease", &leases[0], &leases[1]];
+    let clash = run(story.pool.home(), clash.into_iter().chain(of)).await?;
     assert!(clash.said().contains("never held the same place"), "{}", clash.said());
+    let breach = run(story.pool.home(), ["evidence", "breach"].into_iter().chain(of)).await?;
+    assert!(breach.said().contains("gives a place twice"), "{}", breach.said());
     assert_eq!(story.bond().await?, Amount(60_000_000));
     let said = story.audited().await?;
     assert!(said.starts_with("1 bonds and 0 convictions"), "{said}");
@@ -193,38 +233,119 @@ async fn a_head_against_the_anchor_and_a_promise_against_the_log_convict_too() -
 async fn a_node_that_signs_one_number_twice_costs_its_provider_the_stake() -> Result<()> {
     let story = Story::begin().await?;
     let lease = story.lease().await?;
-    let (contracts, url) = (&story.pool.contracts, story.controller.url.as_str());
-    // Some entry of the log holds a report about the lease.
-    let mut honest = None;
-    for seq in 0..story.head().await?.head.size {
-        let seq = seq.to_string();
-        let ended = run(story.pool.home(), ["evidence", "report", &seq, "--log", url]).await?;
-        if ended.code == Some(0) {
-            let file: ReportFile = serde_json::from_value(ended.json()?)?;
-            honest = Some(file).filter(|file| file.read().is_ok_and(|signed| signed.report.lease == lease));
-        }
-    }
-    let honest = honest.context("a report of the lease")?;
+    let contracts = &story.pool.contracts;
+    let (at, honest) = story.report_of(lease).await?;
     let mut report = honest.read()?.report;
     let provider = report.provider;
     assert!(contracts.provider(provider, LATEST).await?.context("a provider")?.stake > Amount(0));
-    // Against itself it shows nothing; against another reading under the same number it does.
+    // Against itself it shows nothing, and the log has no other one.
     let one = story.file("one.json", &json!(honest))?;
     assert_ne!(story.evidence(&["reports", &one, &one]).await?.code, Some(0));
+    let same = story.contradicting(&one).await?;
+    assert!(same.code != Some(0) && same.said().contains(&format!("entry {at} of this log is that very")), "{same:?}");
+    // Somebody holds another reading under the same number: the log is looked through for the one that it has.
     report.metered_ms += 60_000;
     let node = Signer::open_or_create(&story.pool.path("agent/node.key"))?;
     assert_eq!(node.account().0, report.node.0);
     let signature = node.sign_text(&signing_digest(&story.pool.id(), "report", &report).0)?;
-    let lie = ReportFile::from(&selion_api::agent::SignedReport { report: report.clone(), signature });
-    let other = story.file("other.json", &json!(lie))?;
-    story.evidence(&["reports", &one, &other]).await?.json()?;
+    let mut signed = selion_api::agent::SignedReport { report: report.clone(), signature };
+    let held = story.file("held.json", &json!(ReportFile::from(&signed)))?;
+    let found = story.contradicting(&held).await?.json()?;
+    assert_eq!(found, json!(honest));
+    let other = story.file("other.json", &found)?;
+    // So does an audit that is given it. One that is given what stands in the log finds nothing.
+    let (kept, broken) = (story.reports_kept(&one).await?, story.reports_kept(&held).await?);
+    assert_eq!((&kept["ok"], &broken["ok"], &broken["entry"]), (&json!(true), &json!(false), &json!(at)), "{broken}");
+    assert!(!story.pool.path("honest.json").exists(), "no rule of the log is broken");
+    // One that another key signed is nobody's.
+    signed.signature = story.stranger.sign_text(&signing_digest(&story.pool.id(), "report", &report).0)?;
+    let forged = story.contradicting(&story.file("forged.json", &json!(ReportFile::from(&signed)))?).await?;
+    assert!(forged.code != Some(0) && forged.said().contains("not by its node"), "{forged:?}");
+    story.evidence(&["reports", &held, &other]).await?.json()?;
     let left = contracts.provider(provider, LATEST).await?.context("a provider")?;
     assert_eq!((left.stake, left.unbonding), (Amount(0), Amount(0)));
     assert_eq!(contracts.binding(report.node, provider, LATEST).await?, (true, true));
-    assert_ne!(story.evidence(&["reports", &one, &other]).await?.code, Some(0), "once for a node");
+    assert_ne!(story.evidence(&["reports", &held, &other]).await?.code, Some(0), "once for a node");
     // Without its stake the node is offered to nobody.
     let gone = async || Ok(story.renter.client.offers(&OfferQuery::default()).await?.offers.is_empty().then_some(()));
     until("no offer", gone).await
+}
+
+#[tokio::test]
+async fn a_report_that_the_log_lacks_is_taken_from_the_agent_and_shown_against_any_copy_of_the_log() -> Result<()> {
+    let mut story = Story::begin().await?;
+    let asked = story.renter.client.create_lease(&fresh_key()?, &want(SliceWant::Whole, &["sleep", "600"])).await?;
+    story.renter.client.wait(asked.id, LeaseState::Active, PATIENCE).await?;
+    story.controller.part.kill().await?;
+    // The agent goes on to meter, and keeps what nobody takes.
+    let (state, log) = (story.pool.path("agent").display().to_string(), story.pool.path("controller"));
+    let last = until("a kept report", async || {
+        let kept = run(story.pool.home(), ["evidence", "kept", &state]).await?;
+        let last = kept.out.lines().last().map(str::to_owned);
+        last.map(|line| anyhow::Ok(serde_json::from_str::<ReportFile>(&line)?)).transpose()
+    })
+    .await?;
+    let report = last.read()?.report;
+    assert_eq!(report.lease, asked.id);
+    let held = story.file("held.json", &json!(last))?;
+    let (chain_id, controller) = (story.pool.id().chain_id.to_string(), story.pool.id().controller.to_string());
+    let log_text = log.display().to_string();
+    let of = ["--log", &log_text, "--pool", &controller, "--chain-id", &chain_id];
+    let lacks = run(story.pool.home(), ["evidence", "report", "--held", &held].into_iter().chain(of)).await?;
+    let (seq, node) = (report.seq, report.node);
+    assert!(lacks.said().contains(&format!("has no report {seq} of node {node}, the highest of it is")), "{lacks:?}");
+    // A controller that comes back takes it, and the log has it.
+    let listen = story.controller.url.trim_start_matches("http://").to_owned();
+    story.controller = story.pool.controller(&log, &listen).await?;
+    let same = async || Ok(story.contradicting(&held).await?.said().contains("is that very report").then_some(()));
+    until("the log has the report", same).await
+}
+
+#[tokio::test]
+async fn a_log_that_leases_a_place_twice_is_shown_to_who_has_no_log_and_a_changed_file_shows_nothing() -> Result<()> {
+    let story = Story::begin().await?;
+    let leases = [story.lease().await?, story.lease().await?];
+    let (pool, home) = (story.pool.id(), story.pool.home());
+    // The authority leaves out that the first lease's place came free, and signs that.
+    let published = fetch(&LogSource::Url(story.controller.url.clone())).await?;
+    let authority = Signer::open_or_create(&story.pool.path("authority.key"))?;
+    let mut book = Book::copy(&Log::read(&published), pool, Cast { authority, ..Cast::random()? })?;
+    for draft in &mut book.drafts {
+        draft.effects.retain(|effect| !format!("{effect:?}").starts_with("Freed"));
+    }
+    let lines: Vec<String> = book.seal()?.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    std::fs::write(story.pool.path("lie.jsonl"), lines.join("\n"))?;
+    let (chain_id, controller) = (pool.chain_id.to_string(), pool.controller.to_string());
+    let audit =
+        ["audit", "--rpc", &story.pool.rpc, "--pool", &controller, "--log", "lie.jsonl", "--evidence", "lie.json"];
+    let audited = run(home, audit).await?;
+    assert!(audited.code == Some(1) && audited.said().contains("lie.json shows 1 of its offences"), "{audited:?}");
+    // Whoever gets the file has the authority's address and the pool's, and nothing else.
+    let verify = async |file: &str, authority: &str, pool: &str| {
+        let of = ["--authority", authority, "--pool", pool, "--chain-id", &chain_id];
+        run(home, ["evidence", "verify", file].into_iter().chain(of)).await
+    };
+    let (by, stranger) = (story.authority.account().to_string(), story.stranger.account().to_string());
+    let shown = verify("lie.json", &by, &controller).await?.json()?;
+    assert_eq!((&shown[0]["kind"], &shown[0]["one"]), (&json!("double_lease"), &json!(leases[0])), "{shown}");
+    let text = std::fs::read_to_string(story.pool.path("lie.json"))?;
+    let mut tampered: Value = serde_json::from_str(&text)?;
+    let effects = tampered["entries"][0]["effects"].as_array_mut().context("effects")?;
+    effects.pop().context("an effect")?;
+    story.file("tampered.json", &tampered)?;
+    story.file("none.json", &json!({ "kind": "double_lease" }))?;
+    std::fs::write(story.pool.path("empty.json"), "")?;
+    for (file, by, pool, why) in [
+        ("tampered.json", &by, &controller, "are not those that it commits to"),
+        ("none.json", &by, &controller, "missing field"),
+        ("empty.json", &by, &controller, "it is empty"),
+        ("lie.json", &stranger, &controller, "is signed by"),
+        ("lie.json", &by, &stranger, "it is about pool"),
+    ] {
+        let refused = verify(file, by, pool).await?;
+        assert!(refused.code != Some(0) && refused.said().contains(why), "{why}: {refused:?}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

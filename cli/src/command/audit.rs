@@ -11,7 +11,7 @@ use selion_api::{Account, Address, LeaseId};
 use selion_audit::rehearse::{Rehearsal, RehearseError, rehearse, rehearse_nodes};
 use selion_audit::{
     AuditError, KeptPromise, Log, LogSource, Options, Progress, Proof, ProofError, Proven, Report, ReportError,
-    SignedReport, audit, read_promises,
+    SignedReport, audit, read_promises, read_reports,
 };
 use selion_contracts::{Pool, Rpc, Signer};
 
@@ -57,7 +57,8 @@ pub struct Args {
     /// Reads a URL's static files (`/log/checkpoint` and tiles) and calls no API
     #[arg(long, conflicts_with = "rehearse")]
     tiles: bool,
-    /// What the log has to keep: a file of `selion audit inclusion`, or of promises; may be given several times
+    /// What the log has to keep: a file of `selion audit inclusion`, of promises, or of nodes' signed reports as `selion
+    /// evidence report` prints them; may be given several times
     #[arg(long = "proof", value_name = "FILE", conflicts_with = "rehearse")]
     proofs: Vec<PathBuf>,
     /// Trusts so many entries, as they were audited before: a size that an anchor on chain covers
@@ -72,6 +73,9 @@ pub struct Args {
     /// Writes the report here, signed
     #[arg(long, value_name = "FILE", conflicts_with = "rehearse")]
     report: Option<PathBuf>,
+    /// Writes here, if the log breaks its rules, what shows that to anybody: see `selion evidence verify`
+    #[arg(long, value_name = "FILE", conflicts_with = "rehearse")]
+    evidence: Option<PathBuf>,
     /// The key that signs it, made if it is not there; without it the profile's, or one made for audits
     #[arg(long, value_name = "FILE", requires = "report")]
     key: Option<PathBuf>,
@@ -153,11 +157,12 @@ pub async fn main(out: Output, args: Args) -> Done {
     };
     // Before the work: a key that cannot be used is told at once.
     let report_to = args.report.map(|path| Ok::<_, Failure>((path, auditor(args.key)?))).transpose()?;
-    let (mut proofs, mut promises) = (Vec::new(), Vec::new());
+    let (mut proofs, mut promises, mut reports) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.proofs {
         match read_kept(path)? {
             Kept::Proof(proof) => proofs.push(*proof),
             Kept::Promises(more) => promises.extend(more.into_iter().filter(|one| one.pool.controller == pool)),
+            Kept::Reports(more) => reports.extend(more),
         }
     }
     let fetched = match by_cid::cid_of(&log)? {
@@ -175,6 +180,7 @@ pub async fn main(out: Output, args: Args) -> Done {
         log,
         proofs,
         promises,
+        reports,
         from: args.from,
         allow_uncovered: args.allow_uncovered,
         cache: args.cache,
@@ -193,6 +199,9 @@ pub async fn main(out: Output, args: Args) -> Done {
     }
     let failed: Vec<&str> = report.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
     out.note(format!("the audit FAILED: {}", failed.join(", ")));
+    if let Some(path) = &args.evidence {
+        out.note(super::evidence::breach::write(&report.pool, &options.log, path).await?);
+    }
     Err(Failure::remote(Exit::Failure.code()))
 }
 
@@ -422,13 +431,19 @@ fn told(out: Output, shown: &Proven) -> String {
 enum Kept {
     Proof(Box<Proof>),
     Promises(Vec<KeptPromise>),
+    Reports(Vec<selion_api::agent::SignedReport>),
 }
 
-/// A proof is one object; promises are one a line.
+/// A proof is one object; promises are one a line, and so are reports.
 fn read_kept(path: &PathBuf) -> Done<Kept> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure::file(path, &error))?;
-    match read_promises(&text) {
-        Ok(promises) if !promises.is_empty() => Ok(Kept::Promises(promises)),
+    if let Ok(promises) = read_promises(&text)
+        && !promises.is_empty()
+    {
+        return Ok(Kept::Promises(promises));
+    }
+    match read_reports(&text) {
+        Some(reports) if !reports.is_empty() => Ok(Kept::Reports(reports)),
         _ => read_proof(path).map(|proof| Kept::Proof(Box::new(proof))),
     }
 }

@@ -1,11 +1,15 @@
 //! `selion evidence`: brings two statements that contradict each other before the pool's court, and shows what nobody
 //! punishes.
 
+pub mod breach;
+
 use std::path::{Path, PathBuf};
 
+use selion_agent::book::Outbox;
 use selion_api::agent::{SignedHead, SignedPromise, SignedReport};
-use selion_api::{Address, Amount, Hash32, LeaseId};
-use selion_audit::evidence::{NoEvidence, ReportFile, against, contradiction, double_lease, fork, report_at};
+use selion_api::commit::PoolId;
+use selion_api::{Account, Address, Amount, Hash32, LeaseId};
+use selion_audit::evidence::{NoEvidence, ReportFile, against, contradicting, contradiction, fork, report_at};
 use selion_contracts::court::{LeafIn, Stated};
 use selion_contracts::write::Call;
 use selion_contracts::{BlockTag, Pool};
@@ -17,6 +21,7 @@ use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::logged;
 use crate::output::Output;
+use crate::profile::Home;
 use crate::unit;
 
 /// Brings before the pool's court what somebody signed twice and differently: he loses all that he has at stake, a tenth
@@ -75,13 +80,25 @@ pub enum Command {
         #[command(flatten)]
         by: Bring,
     },
-    /// Prints the signed report that an entry of a log holds
+    /// Prints the signed report that an entry of a log holds, or the one that contradicts a report that you hold
     Report {
         /// Number of the entry
-        seq: u64,
+        #[arg(required_unless_present = "held", conflicts_with = "held")]
+        seq: Option<u64>,
+        /// A signed report as JSON: looks for another one of the same node and number
+        #[arg(long, value_name = "FILE")]
+        held: Option<PathBuf>,
         /// The log: a controller's URL, a file with one published entry a line, or a data directory
         #[arg(long, value_name = "LOG")]
         log: String,
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Prints, one a line, the signed reports that an agent keeps because no controller has taken them yet
+    Kept {
+        /// The agent's state directory; it may be running
+        #[arg(value_name = "DIR")]
+        state: PathBuf,
     },
     /// Prints what shows that a log gave two leases one place. No court takes it: it is for people
     DoubleLease {
@@ -92,7 +109,50 @@ pub enum Command {
         /// The log: a controller's URL, a file with one published entry a line, or a data directory
         #[arg(long, value_name = "LOG")]
         log: String,
+        #[command(flatten)]
+        of: Of,
     },
+    /// Prints, one a line, what shows that a log leases a place twice, bills or vouches too much, or promises more than a
+    /// deposit holds: the first of each kind. No court takes it: it is for people
+    Breach {
+        /// The log: a controller's URL, a file with one published entry a line, or a data directory
+        #[arg(long, value_name = "LOG")]
+        log: String,
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Verifies a file of `evidence double-lease` or `evidence breach`, with nothing else at hand
+    Verify {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Who must have signed it: the pool's authority, by the chain
+        #[arg(long, value_name = "ADDRESS")]
+        authority: Account,
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+/// Whose signatures count.
+#[derive(Debug, clap::Args)]
+pub struct Of {
+    /// The pool's Controller contract; the profile's without it
+    #[arg(long, value_name = "ADDRESS", requires = "chain_id")]
+    pool: Option<Address>,
+    /// EIP-155 id of its chain
+    #[arg(long, value_name = "ID", requires = "pool")]
+    chain_id: Option<u64>,
+}
+
+impl Of {
+    fn id(&self) -> Done<PoolId> {
+        if let (Some(chain_id), Some(controller)) = (self.chain_id, self.pool) {
+            return Ok(PoolId { chain_id, controller });
+        }
+        let profile = Home::find()?.profile()?;
+        Ok(PoolId { chain_id: profile.chain_id, controller: profile.pool })
+    }
 }
 
 /// As whom, and who is paid.
@@ -162,13 +222,32 @@ pub async fn main(out: Output, command: Command) -> Done {
             contradiction(&one, &other).map_err(none)?;
             bring(out, &by, |pool, payee| pool.prove_two_reports(&one, &other, payee)).await
         }
-        Command::Report { seq, log } => {
+        Command::Report { seq: Some(seq), log, .. } => {
             let file = ReportFile::from(&report_at(&logged::published(&log).await?, seq).map_err(none)?);
             print(out, &file)
         }
-        Command::DoubleLease { one, other, log } => {
-            print(out, &double_lease(&logged::published(&log).await?, one, other).map_err(none)?)
+        Command::Report { seq: None, held: Some(held), log, of } => {
+            let (pool, mine) = (of.id()?, report(&held)?);
+            let (entry, other) = contradicting(&pool, &logged::published(&log).await?, &mine).map_err(none)?;
+            let (node, number, held) = (mine.report.node, mine.report.seq, held.display());
+            out.note(format!(
+                "entry {entry} contradicts it: node {node} signed report {number} twice. Keep what is printed in a file, and bring \
+                 both before the court: selion evidence reports {held} FILE"
+            ));
+            print(out, &ReportFile::from(&other))
         }
+        Command::Kept { state } => {
+            let refused =
+                |error| Failure::usage(error, "name the folder that `selion agent up` was given with --state-dir");
+            let kept = Outbox::kept(&state.join("outbox")).map_err(refused)?;
+            kept.iter().try_for_each(|signed| print(out, &ReportFile::from(signed)))
+        }
+        Command::Report { .. } => {
+            Err(Failure::usage("ENTRY or --held is needed", "see: selion evidence report --help"))
+        }
+        Command::DoubleLease { one, other, log, of } => breach::double_lease(out, (one, other), &log, &of).await,
+        Command::Breach { log, of } => breach::all(out, &log, &of).await,
+        Command::Verify { file, authority, of } => breach::verify(out, &file, authority, &of),
     }
 }
 

@@ -161,8 +161,7 @@ async fn one(
     let had = owner.holdings().await?;
     let act = choose(&had);
     had.allows(act, key.account(), owner.now().await?)?;
-    let busy = matches!(act, Act::CloseOffer | Act::Retire) && (node.is_some() || owner.agent_runs()?);
-    let leased = if busy { owner.leased().await } else { Some(0) };
+    let leased = if matches!(act, Act::CloseOffer | Act::Retire) { owner.leased().await } else { None };
     out.note(before(act, &had, leased));
     do_it(out, &owner, key, act, &had, yes).await
 }
@@ -203,8 +202,9 @@ async fn leave(out: Output, config: &Config, yes: bool) -> Done {
         let did = Did { sent: Vec::new(), holdings: has };
         return out.show(&did, |did| nothing_to_do(&did.holdings, &dir));
     }
+    let leased = if plan.contains(&Act::Retire) { owner.leased().await } else { None };
     for act in &plan {
-        out.note(before(*act, &has, Some(0)));
+        out.note(before(*act, &has, leased));
     }
     if plan.contains(&Act::Retire) && owner.unsent_outputs() > 0 {
         out.note(format!(

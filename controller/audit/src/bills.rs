@@ -28,15 +28,7 @@ pub(crate) struct Bills {
 
 impl Watch for Bills {
     fn take(&mut self, item: &Item) -> Result<(), Finding> {
-        if let Input::Report(signed) = &item.input {
-            let report = &signed.report;
-            let run = (report.lease, report.attempt, report.member);
-            // Only the node that was granted the member speaks for it.
-            if self.grants.get(&run).is_some_and(|grant| grant.node == report.node) {
-                let most = self.metered.entry(run).or_default();
-                *most = report.metered_ms.max(*most);
-            }
-        }
+        self.hear(item);
         item.effects.iter().try_for_each(|leaf| self.effect(item, leaf))
     }
 
@@ -46,7 +38,21 @@ impl Watch for Bills {
 }
 
 impl Bills {
-    fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+    /// Notes the meter of a report, if the entry is one.
+    pub(crate) fn hear(&mut self, item: &Item) {
+        if let Input::Report(signed) = &item.input {
+            let report = &signed.report;
+            let run = (report.lease, report.attempt, report.member);
+            // Only the node that was granted the member speaks for it.
+            if self.grants.get(&run).is_some_and(|grant| grant.node == report.node) {
+                let most = self.metered.entry(run).or_default();
+                *most = report.metered_ms.max(*most);
+            }
+        }
+    }
+
+    /// Judges an effect of the entry.
+    pub(crate) fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
                 add_up(&mut self.grants, grant);

@@ -1,20 +1,17 @@
-//! What shows that somebody contradicted himself, or that a log breaks its rules, out of logs as they were published.
-//! The first is for the pool's court. The second nobody punishes: whoever has it can show it to anybody.
+//! What shows that somebody contradicted himself, out of logs as they were published: it is for the pool's court. That a log
+//! breaks its rules is shown by [`crate::breach`].
 
 use std::collections::BTreeMap;
 
 use selion_api::agent::{SignedHead, SignedPromise, SignedReport};
-use selion_api::commit::{PoolId, canonical};
+use selion_api::commit::{PoolId, canonical, signing_digest};
 use selion_api::rest::LoggedEntry;
-use selion_api::slice::WHOLE_PERMILLE;
-use selion_api::{Account, Hash32, LeaseId, NodeId, Signature};
+use selion_api::{Hash32, LeaseId, NodeId, Signature};
 use selion_contracts::court::Stated;
-use selion_log::{Entry, inclusion, leaf_hash, root, verify_inclusion};
-use selion_market::{Effect, Input};
+use selion_contracts::signer::recover_text;
+use selion_log::{Entry, inclusion, leaf_hash, root};
+use selion_market::Input;
 use serde::{Deserialize, Serialize};
-
-use crate::effects::{GrantSeen, Place, Run, Seen};
-use crate::grants::overlap;
 
 /// A leaf under a head that an authority stands by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,65 +31,6 @@ pub struct ReportFile {
     pub report: String,
     /// By the node's key.
     pub signature: Signature,
-}
-
-/// Two grants of one place to two leases, the earlier not freed before the later: a log that breaks its own rules. It
-/// names the entries that show it; the log between them shows that nothing was freed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoubleLease {
-    /// The head that covers both.
-    pub head: SignedHead,
-    /// The earlier grant.
-    pub first: Shown,
-    /// The later one.
-    pub second: Shown,
-}
-
-/// One effect with its entry, both shown to be in a log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
-    /// Canonical bytes of the entry, in hex.
-    pub entry: String,
-    /// RFC 9162 §2.1.3: from the entry's leaf to the root of the head.
-    pub path: Vec<Hash32>,
-    /// Leaf of the effect, in hex.
-    pub effect: String,
-    /// Its place among the entry's effects.
-    pub index: u64,
-    /// How many there are.
-    pub count: u64,
-    /// From the effect's leaf to the entry's root over its effects.
-    pub effect_path: Vec<Hash32>,
-}
-
-impl Shown {
-    /// The grant, and the entry's number, if both are in the log of this head.
-    fn grant(&self, head: &SignedHead) -> Option<(u64, GrantSeen)> {
-        let (entry, effect) = (hex::decode(&self.entry).ok()?, hex::decode(&self.effect).ok()?);
-        let read = Entry::read(&entry).ok()?;
-        let inside = verify_inclusion(&leaf_hash(&entry), read.seq, head.head.size, &self.path, &head.head.root)
-            && verify_inclusion(&leaf_hash(&effect), self.index, self.count, &self.effect_path, &read.effects_root);
-        match Seen::read(&effect) {
-            Some(Seen::Grant(grant)) if inside => Some((read.seq, grant)),
-            _ => None,
-        }
-    }
-}
-
-impl DoubleLease {
-    /// Whether both grants are in the log that `authority` signed for this pool, and clash. That nothing freed the first
-    /// before the second is for the log to show.
-    #[must_use]
-    pub fn holds(&self, pool: &PoolId, authority: Account) -> bool {
-        let signed =
-            selion_contracts::signer::recover_text(&self.head.head.digest_to_sign(pool).0, &self.head.signature)
-                == Some(authority);
-        let grants = self.first.grant(&self.head).zip(self.second.grant(&self.head));
-        signed
-            && grants.is_some_and(|((one_at, one), (other_at, other))| {
-                one_at <= other_at && one.run.0 != other.run.0 && clash(&one, &other)
-            })
-    }
 }
 
 /// Why a log shows no offence.
@@ -142,12 +80,47 @@ pub enum NoEvidence {
         /// Another.
         other: LeaseId,
     },
+    /// The log keeps the rules that an excerpt can show to be broken.
+    #[error(
+        "no entry of this log of {0} gives a place twice, bills or vouches other than it was used, or promises more than a \
+         deposit holds"
+    )]
+    NoBreach(u64),
+    /// The log has the report that is held.
+    #[error("entry {0} of this log is that very report: there is no contradiction")]
+    SameReport(u64),
+    /// The log has another report of that number, and both can be true.
+    #[error("entry {0} of this log is a report of that node and number about another run or for another provider")]
+    OtherSubject(u64),
+    /// The log has no report of that number.
+    #[error(
+        "this log of {entries} entries has no report {number} of node {node}, {}: nothing contradicts the one that you hold, and          its signature alone shows what the node said",
+        .last.map_or_else(|| "nor any other of it".to_owned(), |last| format!("the highest of it is {last}"))
+    )]
+    NoSuchNumber {
+        /// Whose.
+        node: NodeId,
+        /// Its number.
+        number: u64,
+        /// Entries of the log.
+        entries: u64,
+        /// The highest number of the node in it.
+        last: Option<u64>,
+    },
+    /// Nobody stands by it.
+    #[error("the report that you hold is signed by {by}, not by its node {node}, for this pool")]
+    NotTheNodes {
+        /// Who did.
+        by: String,
+        /// Whose it says it is.
+        node: NodeId,
+    },
 }
 
 /// The entries under a head that somebody stands by.
-struct Under {
-    head: Stated,
-    leaves: Vec<Hash32>,
+pub(crate) struct Under {
+    pub head: Stated,
+    pub leaves: Vec<Hash32>,
 }
 
 impl Under {
@@ -161,7 +134,7 @@ impl Under {
     }
 
     /// The newest signed head of an epoch, which has to cover the entry.
-    fn read(published: &[LoggedEntry], seq: u64, epoch: u32) -> Result<Self, NoEvidence> {
+    pub(crate) fn read(published: &[LoggedEntry], seq: u64, epoch: u32) -> Result<Self, NoEvidence> {
         let covers = |head: &SignedHead| head.head.fence.epoch == epoch && head.head.size > seq;
         let head = published.iter().rev().find_map(|entry| entry.head.filter(covers));
         let head = head.ok_or(NoEvidence::NotCovered { seq, epoch })?;
@@ -293,73 +266,83 @@ impl ReportFile {
     }
 }
 
+/// The reports in a text of JSON lines; `None` if a line is none.
+#[must_use]
+pub fn read_reports(text: &str) -> Option<Vec<SignedReport>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| serde_json::from_str::<ReportFile>(line).ok()?.read().ok()).collect()
+}
+
 /// The node that signed two reports of which one is not true.
 ///
 /// # Errors
 ///
 /// [`NoEvidence::NoContradiction`] if both can be.
 pub fn contradiction(one: &SignedReport, other: &SignedReport) -> Result<NodeId, NoEvidence> {
+    let contradict = is_about_the_same(one, other) && !says_the_same(one, other);
+    if contradict { Ok(one.report.node) } else { Err(NoEvidence::NoContradiction) }
+}
+
+/// Whether only one of two reports can be true, if they differ, as the court has it.
+fn is_about_the_same(one: &SignedReport, other: &SignedReport) -> bool {
     let about = |signed: &SignedReport| {
         let report = &signed.report;
         (report.node, report.provider, report.seq, report.lease, report.attempt, report.member)
     };
+    about(one) == about(other)
+}
+
+/// Whether two reports differ by the fence at most, under which a report may be signed again.
+fn says_the_same(one: &SignedReport, other: &SignedReport) -> bool {
     let said = |signed: &SignedReport| {
         let report = &signed.report;
         (report.gpus.clone(), report.slot.clone(), report.event.clone(), report.metered_ms)
     };
-    let contradict = about(one) == about(other) && said(one) != said(other);
-    if contradict { Ok(one.report.node) } else { Err(NoEvidence::NoContradiction) }
+    said(one) == said(other)
 }
 
-/// A grant where it stands in the log.
-struct Given {
-    seq: u64,
-    index: usize,
-    grant: GrantSeen,
+/// Who signed the report, if it is not its node.
+pub(crate) fn stranger(pool: &PoolId, signed: &SignedReport) -> Option<NoEvidence> {
+    let digest = signing_digest(pool, "report", &signed.report);
+    let by = recover_text(&digest.0, &signed.signature);
+    let node = signed.report.node;
+    let named = by.map_or_else(|| "nobody".to_owned(), |by| by.to_string());
+    by.is_none_or(|by| by.0 != node.0).then_some(NoEvidence::NotTheNodes { by: named, node })
 }
 
-/// Two grants of one place to two leases, the earlier not freed before the later, under one head.
+/// The report in a log that contradicts one that somebody holds, and its entry.
 ///
 /// # Errors
 ///
-/// [`NoEvidence`] if there is no such pair.
-pub fn double_lease(published: &[LoggedEntry], one: LeaseId, other: LeaseId) -> Result<DoubleLease, NoEvidence> {
-    let mut live: BTreeMap<Run, Vec<Given>> = BTreeMap::new();
+/// [`NoEvidence`] if the log has none of that number, the same one, or one that can be true beside it; or if the node did
+/// not sign the one that is held.
+pub fn contradicting(
+    pool: &PoolId,
+    published: &[LoggedEntry],
+    held: &SignedReport,
+) -> Result<(u64, SignedReport), NoEvidence> {
+    if let Some(stranger) = stranger(pool, held) {
+        return Err(stranger);
+    }
+    let (node, number) = (held.report.node, held.report.seq);
+    let (mut other, mut last) = (None, None);
     for logged in published {
-        for (index, leaf) in effects(logged)?.iter().enumerate() {
-            match Seen::read(leaf) {
-                Some(Seen::Grant(grant)) if grant.run.0 == one || grant.run.0 == other => {
-                    let clashes = |given: &&Given| given.grant.run.0 != grant.run.0 && clash(&given.grant, &grant);
-                    if let Some(earlier) = live.values().flatten().find(clashes) {
-                        let entry = read(logged)?;
-                        let under = Under::read(published, logged.seq, entry.fence.epoch)?;
-                        let Stated::Head(head) = under.head else { return Err(NoEvidence::Damaged(logged.seq)) };
-                        let first = show(published, &under, earlier.seq, earlier.index)?;
-                        let second = show(published, &under, logged.seq, index)?;
-                        return Ok(DoubleLease { head, first, second });
-                    }
-                    live.entry(grant.run).or_default().push(Given { seq: logged.seq, index, grant });
-                }
-                Some(Seen::Other(effect)) => {
-                    if let Effect::Freed { lease, attempt, member } = *effect {
-                        live.remove(&(lease, attempt, member));
-                    }
-                }
-                _ => {}
-            }
+        let Ok(Input::Report(found)) = borsh::from_slice(&read(logged)?.input) else { continue };
+        if found.report.node == node {
+            last = last.max(Some(found.report.seq));
+        }
+        // What its node did not sign shows nothing of the node: `signatures` of an audit finds it.
+        if (found.report.node, found.report.seq) != (node, number) || stranger(pool, &found).is_some() {
+            continue;
+        }
+        match (is_about_the_same(&found, held), says_the_same(&found, held)) {
+            (true, false) => return Ok((logged.seq, found)),
+            (true, true) => other = Some(NoEvidence::SameReport(logged.seq)),
+            (false, _) => other = Some(NoEvidence::OtherSubject(logged.seq)),
         }
     }
-    Err(NoEvidence::NoDoubleLease { one, other })
-}
-
-/// Whether two grants are of one place beyond doubt: what a share beside a MIG instance means, only the market's rules say.
-fn clash(one: &GrantSeen, other: &GrantSeen) -> bool {
-    let places = match (one.place, other.place) {
-        (Place::Share { permille: a, .. }, Place::Share { permille: b, .. }) => a + b > u64::from(WHOLE_PERMILLE),
-        (Place::Share { .. }, Place::Mig { .. }) | (Place::Mig { .. }, Place::Share { .. }) => false,
-        (a, b) => overlap(a, b),
-    };
-    places && (one.node, one.gpu) == (other.node, other.gpu)
+    let entries = published.len() as u64;
+    Err(other.unwrap_or(NoEvidence::NoSuchNumber { node, number, entries, last }))
 }
 
 fn read(logged: &LoggedEntry) -> Result<Entry, NoEvidence> {
@@ -367,29 +350,11 @@ fn read(logged: &LoggedEntry) -> Result<Entry, NoEvidence> {
     bytes.and_then(|bytes| Entry::read(&bytes).ok()).ok_or(NoEvidence::Damaged(logged.seq))
 }
 
-fn effects(logged: &LoggedEntry) -> Result<Vec<Vec<u8>>, NoEvidence> {
-    let leaves: Result<Vec<_>, _> = logged.effects.iter().map(hex::decode).collect();
-    leaves.map_err(|_| NoEvidence::Damaged(logged.seq))
-}
-
-fn show(published: &[LoggedEntry], under: &Under, seq: u64, index: usize) -> Result<Shown, NoEvidence> {
-    let logged = usize::try_from(seq).ok().and_then(|at| published.get(at)).ok_or(NoEvidence::Damaged(seq))?;
-    let effects = effects(logged)?;
-    let hashes: Vec<Hash32> = effects.iter().map(|leaf| leaf_hash(leaf)).collect();
-    Ok(Shown {
-        entry: logged.entry.clone(),
-        path: under.path(seq),
-        effect: hex::encode(effects.get(index).ok_or(NoEvidence::Damaged(seq))?),
-        index: index as u64,
-        count: hashes.len() as u64,
-        effect_path: inclusion(&hashes, index),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use selion_api::agent::{Fence, Head, MemberEvent, Promise, Report};
-    use selion_api::{GpuId, Slot};
+    use selion_api::{Account, GpuId, Slot};
+    use selion_log::verify_inclusion;
 
     use super::*;
 

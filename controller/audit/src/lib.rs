@@ -5,6 +5,7 @@
 //! one [`Report`].
 
 mod bills;
+pub mod breach;
 mod cache;
 mod chain;
 mod claims;
@@ -22,6 +23,7 @@ mod proof;
 pub mod rehearse;
 mod replay;
 mod report;
+mod reported;
 mod run;
 mod signatures;
 mod signed;
@@ -30,6 +32,7 @@ mod spine;
 mod tiles;
 
 pub use entries::{Item, Log};
+pub use evidence::read_reports;
 pub use finding::{Check, Finding};
 pub use heads::Anchor;
 pub use progress::Progress;

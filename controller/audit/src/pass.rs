@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{ScopedJoinHandle, available_parallelism, scope};
 
+use selion_api::agent::SignedReport;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
 
@@ -21,6 +22,7 @@ use crate::promise::{self, KeptPromise};
 use crate::proof::{self, Proof};
 use crate::replay::Replay;
 use crate::report::{NOT_PROVED, Report, Unsigned, VERSION};
+use crate::reported::Reported;
 use crate::signatures::Signatures;
 use crate::spine::Spine;
 
@@ -36,6 +38,8 @@ pub(crate) struct Brief {
     pub anchors: Vec<Anchor>,
     pub proofs: Vec<Proof>,
     pub promises: Vec<KeptPromise>,
+    /// Reports of nodes that parties hold.
+    pub reports: Vec<SignedReport>,
     /// Entries before this one were judged before, and are trusted.
     pub from: u64,
     /// The newest entries that no head and no anchor need cover, at most.
@@ -113,11 +117,11 @@ pub(crate) fn examine<E>(
         let read = Reader { to_all: [to_replay, to_judge, to_books], to_signers }.read(pieces, brief);
         let (replayed, digests) = joined(replay);
         let decided = joined(judge);
-        let [granted, billed, claimed] = joined(books);
+        let [granted, billed, claimed, reported] = joined(books);
         let mut signed = Signatures::default();
         who.into_iter().for_each(|one| signed.join(joined(one)));
         let (spine, fault) = read?;
-        let found = Found { replayed, digests, decided, granted, billed, claimed, signed };
+        let found = Found { replayed, digests, decided, granted, billed, claimed, reported, signed };
         Ok(Passed { report: found.report(brief, &spine, fault), spine })
     })
 }
@@ -195,18 +199,21 @@ fn judge(pieces: &Pieces, brief: &Brief) -> Told {
     decisions.result()
 }
 
-fn books(pieces: &Pieces, brief: &Brief) -> [Told; 3] {
+fn books(pieces: &Pieces, brief: &Brief) -> [Told; 4] {
     let mut grants = Watched::new(Grants::default(), brief.from);
     let mut bills = Watched::new(Bills::default(), brief.from);
     let mut claims = Watched::new(Claims::default(), brief.from);
+    // What somebody holds is new, whatever was judged before.
+    let mut reported = Watched::new(Reported::new(&brief.pool, &brief.reports), 0);
     for items in pieces {
         for item in items.iter() {
             grants.take(item);
             bills.take(item);
             claims.take(item);
+            reported.take(item);
         }
     }
-    [grants.result(), bills.result(), claims.result()]
+    [grants.result(), bills.result(), claims.result(), reported.result()]
 }
 
 fn signatures(pieces: &Pieces, brief: &Brief) -> Signatures {
@@ -225,6 +232,7 @@ struct Found {
     granted: Told,
     billed: Told,
     claimed: Told,
+    reported: Told,
     signed: Signatures,
 }
 
@@ -249,6 +257,7 @@ impl Found {
             Check::of("anchors_match", heads::check_anchors(anchors, &spine.roots)),
             Check::of("proofs_kept", proof::check(spine, pool, proofs)),
             Check::of("promises_kept", promise::check(pool, &spine.leaves, &spine.authorities, promises)),
+            Check::of("reports_kept", self.reported),
             Check::of("replay_identical", replayed),
             Check::of("state_digests", self.digests),
             Check::of("decisions_checked", self.decided),

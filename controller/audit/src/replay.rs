@@ -100,7 +100,8 @@ impl Replay {
     }
 }
 
-fn apply(state: &mut State, item: &Item, judged: bool) -> Result<(), Finding> {
+/// Applies an entry. If it is judged, its effects have to be those of the rules.
+pub(crate) fn apply(state: &mut State, item: &Item, judged: bool) -> Result<(), Finding> {
     let stamp = Stamp { seq: item.seq, at_ms: item.entry.at_ms, fence: item.entry.fence };
     let outcome = step(state, &stamp, &item.input);
     if !judged {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::TryStreamExt;
 use selion_api::Address;
+use selion_api::agent::SignedReport;
 use selion_api::commit::PoolId;
 use selion_api::rest::LoggedEntry;
 use selion_contracts::{PoolError, Rpc, RpcError};
@@ -16,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
 use crate::chain::{self, Facts, agree};
-use crate::finding::Check;
+use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
 use crate::pass::{Brief, PIECE, Passed, examine};
 use crate::progress::Progress;
@@ -56,6 +57,8 @@ pub struct Options {
     pub proofs: Vec<Proof>,
     /// What parties were promised.
     pub promises: Vec<KeptPromise>,
+    /// Reports of nodes that parties hold.
+    pub reports: Vec<SignedReport>,
     /// Entries that an anchor covers and that are trusted, as they were audited before; 0: none.
     pub from: u64,
     /// The newest entries that no signed head and no anchor need cover, at most.
@@ -78,6 +81,7 @@ impl Options {
             log,
             proofs: Vec::new(),
             promises: Vec::new(),
+            reports: Vec::new(),
             from: 0,
             allow_uncovered: 0,
             cache: None,
@@ -122,10 +126,10 @@ pub enum AuditError {
 /// [`AuditError`] if chain or log cannot be read; what is wrong *in* them is in the report.
 pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     let rpcs = distinct(&options.rpcs)?;
-    let (pool, nodes) = agree::open(&rpcs, options.pool).await?;
+    let (pool, nodes) = agree::open(&rpcs, options.pool, options.patience).await?;
     let id = PoolId { chain_id: pool.chain_id, controller: options.pool };
     let mut log = Source::open(options, &id).await?;
-    let agree::Heard { facts, checks: on_chain, agreed } =
+    let agree::Heard { mut facts, checks: on_chain, agreed, by } =
         nodes.hear((log.first_block, options.patience), &options.progress).await?;
     let anchors = facts.anchors();
     check_from(options.from, &anchors)?;
@@ -134,6 +138,7 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
         anchors,
         proofs: options.proofs.clone(),
         promises: options.promises.clone(),
+        reports: options.reports.clone(),
         from: options.from,
         allow_uncovered: options.allow_uncovered,
         progress: Arc::clone(&options.progress),
@@ -141,11 +146,20 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     let due = (facts.blocks.keys().next_back().copied(), options.patience);
     let Passed { mut report, spine } = log.pass(brief, due).await?;
     report.checks.push(agreed);
-    report.checks.push(Check::of("chain_blocks_in_log", chain::blocks_match(&facts, &spine.blocks)));
+    (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
+    // A live log goes on while it is read. What it calls final now, the chain has to call final too.
+    let newest = spine.blocks.iter().map(|(_, block)| block.number).max().unwrap_or(0);
+    let came = facts.catch_up(&by, newest, options.patience, &options.progress).await;
+    let in_log = match came {
+        Ok(()) => chain::blocks_match(&facts, &spine.blocks),
+        Err(error) => {
+            Err(Finding::plain(format!("the log goes on to block {newest}, and the chain was not read on: {error}")))
+        }
+    };
+    report.checks.push(Check::of("chain_blocks_in_log", in_log));
     report.checks.extend(on_chain);
     report.ok = report.checks.iter().all(|check| check.ok);
     report.convictions = facts.convictions();
-    (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
     report.rpcs = rpcs.iter().map(|rpc| rpc.node().to_owned()).collect();
     Ok(report)
 }
@@ -364,8 +378,8 @@ pub(crate) fn check_told(pool: &PoolId, published: &[LoggedEntry], facts: &Facts
 }
 
 fn brief(pool: &PoolId, anchors: &[Anchor], proofs: &[Proof], from: u64) -> Brief {
-    let (anchors, proofs, promises) = (anchors.into(), proofs.into(), Vec::new());
-    Brief { pool: *pool, anchors, proofs, promises, from, allow_uncovered: 0, progress: Arc::default() }
+    let (anchors, proofs, promises, reports) = (anchors.into(), proofs.into(), Vec::new(), Vec::new());
+    Brief { pool: *pool, anchors, proofs, promises, reports, from, allow_uncovered: 0, progress: Arc::default() }
 }
 
 fn passed(pool: &PoolId, published: &[LoggedEntry], anchors: &[Anchor], proofs: &[Proof], from: u64) -> Passed {

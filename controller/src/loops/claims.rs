@@ -11,7 +11,7 @@ use selion_api::chain::ChainEvent;
 use selion_api::{Account, Amount, TimeMs};
 use selion_contracts::voucher::batch_digest;
 use selion_contracts::{Pool, Voucher};
-use selion_market::{Input, Pocket, State};
+use selion_market::{Input, State};
 
 use self::choice::{Batch, Haste, Memory, Owed, Rules, choose};
 use super::outbox::Desk;
@@ -21,12 +21,11 @@ use crate::store::outbox::{Kind, Order};
 use crate::store::signed_voucher::Kept;
 use crate::store::{Store, signed_voucher};
 
-/// What the chain paid of a pair's total and the log has: billed and not owed any more.
+/// What the chain paid of a pair's total, as far as the log has it. What is billed and lies in no pocket need not be paid: its
+/// money may have left the vault, and the voucher is good for the renter's next deposit.
 #[must_use]
 pub fn claimed(state: &State, renter: Account, provider: Account) -> Amount {
-    let billed = state.billed.get(&(renter, provider));
-    let owed = state.ledger.holds(Pocket::Owed(renter, provider));
-    billed.copied().unwrap_or_default().saturating_sub(owed)
+    state.claimed.get(&(renter, provider)).copied().unwrap_or_default()
 }
 
 /// Whose vouchers are claimed without waiting. Clones share the list.
@@ -135,7 +134,8 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Orders what is due, one transaction a provider. One claim for a provider is on its way at a time.
+    /// Orders what is due, one transaction a provider. One claim for a provider is on its way at a time. Who is told to be in a
+    /// hurry is remembered until he is tried; after a restart State still says who should not wait long.
     ///
     /// # Errors
     ///
@@ -151,23 +151,21 @@ impl Claims {
         let When { rules, told, now } = when;
         let kept = refreshed(store, &read).await?;
         self.memory.keep(|renter, provider| kept.contains_key(&(renter, provider)));
+        for (renter, provider) in kept.keys().filter(|(renter, _)| told.all || told.renters.contains(renter)) {
+            self.memory.hurry(*renter, *provider);
+        }
+        let under_way: BTreeSet<String> = desk.subjects(Kind::Claim).await?.into_iter().collect();
         let mut owed = Vec::with_capacity(kept.len());
-        read(&mut |state| owed = kept.values().map(|kept| weighed(state, kept, &told)).collect());
+        read(&mut |state| owed = kept.values().map(|kept| weighed(state, kept, &self.memory)).collect());
         owed.retain(|one| {
             let claimed = kept.get(&(one.renter, one.provider)).map_or(Amount::ZERO, |kept| kept.claimed);
-            one.haste == Haste::Now || self.memory.may_try(one.renter, one.provider, claimed, &rules, now)
+            self.memory.may_try(one, claimed, &rules, now) && !under_way.contains(&one.provider.to_string())
         });
-        let under_way: BTreeSet<String> = desk.subjects(Kind::Claim).await?.into_iter().collect();
-        let is_under_way = |one: &Owed| under_way.contains(&one.provider.to_string());
-        let mut left: BTreeSet<_> =
-            owed.iter().filter(|one| one.haste == Haste::Now).map(|one| (one.renter, one.provider)).collect();
-        owed.retain(|one| !is_under_way(one));
         let mut report = Report::default();
         for Batch { provider, items } in choose(&owed, &rules, now) {
             let mut vouchers = Vec::with_capacity(items.len());
             for Owed { renter, .. } in items {
                 let Some(kept) = kept.get(&(renter, provider)) else { continue };
-                left.remove(&(renter, provider));
                 self.memory.tried(renter, provider, kept.claimed, now);
                 let mut billed = Amount::ZERO;
                 read(&mut |state| billed = state.billed.get(&(renter, provider)).copied().unwrap_or_default());
@@ -183,7 +181,7 @@ impl Claims {
                 report.claimed += u32::try_from(vouchers.len()).unwrap_or(u32::MAX);
             }
         }
-        report.waits = !left.is_empty();
+        report.waits = self.memory.has_hurry();
         Ok(report)
     }
 }
@@ -210,12 +208,12 @@ async fn refreshed(
 }
 
 /// What of a kept voucher is at risk, and how much hurry there is.
-fn weighed(state: &State, kept: &Kept, told: &Told) -> Owed {
+fn weighed(state: &State, kept: &Kept, memory: &Memory) -> Owed {
     let SignedVoucher { renter, provider, cumulative, epoch, .. } = kept.voucher;
     let thaws = state.books.get(&renter).is_some_and(|books| books.thawing > Amount::ZERO);
     let revoked = state.grants.get(&renter).is_some_and(|grant| grant.revoked);
     let passed = state.pool.as_ref().is_some_and(|pool| epoch < pool.epoch);
-    let haste = if told.all || told.renters.contains(&renter) {
+    let haste = if memory.is_in_hurry(renter, provider) {
         Haste::Now
     } else if thaws || revoked || passed {
         Haste::Soon
@@ -225,3 +223,7 @@ fn weighed(state: &State, kept: &Kept, told: &Told) -> Owed {
     let amount = cumulative.saturating_sub(kept.claimed);
     Owed { renter, provider, amount, since: kept.unclaimed_since.unwrap_or_default(), haste }
 }
+
+#[cfg(test)]
+#[path = "claims/pass_tests.rs"]
+mod tests;

@@ -1,5 +1,7 @@
 //! The edges to the chain together, against the embedded development chain and the real contracts.
 
+mod haste;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::chain::AuthoritySender;
 use super::claims::choice::Rules;
 use super::outbox::Outbox;
-use super::sender::Sender as _;
+use super::sender::Sender;
 use super::{Asked, Loops, Parts};
 use crate::keys::Keys;
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
@@ -52,6 +54,18 @@ impl Life {
         keys: Arc<Keys>,
         agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
     ) -> Self {
+        let sender = AuthoritySender::new(terms.pool.clone(), keys.authority_signer().clone());
+        Self::begin_by(dir, terms, keys, agents_back, Arc::new(sender)).await
+    }
+
+    /// The same; its transactions go out by `sender`.
+    async fn begin_by(
+        dir: &Path,
+        terms: &Terms,
+        keys: Arc<Keys>,
+        agents_back: Arc<dyn Fn() -> bool + Send + Sync>,
+        sender: Arc<dyn Sender>,
+    ) -> Self {
         let (store, stop) = (Store::open(dir).await.unwrap(), CancellationToken::new());
         let local = LocalLog::read(&store, &terms.anchor).await.unwrap();
         verify_log(&local, &terms.anchor).unwrap();
@@ -72,7 +86,7 @@ impl Life {
             log: log.clone(),
             keys: keys.clone(),
             pool: terms.pool.clone(),
-            sender: Arc::new(AuthoritySender::new(terms.pool.clone(), keys.authority_signer().clone())),
+            sender,
             mirror: mirror.clone(),
             fence: log.position().fence,
             anchor_ms: 3_600_000,
@@ -177,10 +191,9 @@ async fn a_pool_is_made_followed_registered_claimed_and_anchored_and_a_restart_r
     let life = Life::begin(&data, &after, keys.clone()).await;
     assert_eq!(life.log.read(|state| state.block), block);
     let opened = life.log.read(|state| state.next_seq);
-    // Not a thaw: with one everything is claimed at once, this voucher too, since the log of this test did not bill it.
-    pool.send(&renter, pool.grant(keys.delegate(), Amount(3_000_001), until)).await.unwrap();
-    life.until("the higher grant", |state| state.grants.get(&who).is_some_and(|now| now.cap == Amount(3_000_001)))
-        .await;
+    // A thaw makes everything of the renter due; what is claimed already is not claimed again.
+    pool.send(&renter, pool.thaw(Amount(1))).await.unwrap();
+    life.until("the thaw", |state| state.books.get(&who).is_some_and(|books| books.thawing == Amount(1))).await;
     assert!(life.log.read(|state| state.next_seq) > opened);
     let rows = outbox::newest(&life.store.readers, 99).await.unwrap();
     let claims = rows.iter().filter(|row| row.order.kind == outbox::Kind::Claim).count();

@@ -252,8 +252,7 @@ async fn run_claims(parts: Parts, wake: Wake, desk: Desk, stop: CancellationToke
             let signing = claims::Signing { keys: &parts.keys, epoch: parts.fence.epoch, pool: &parts.pool };
             let when = claims::When { rules: parts.claims, told: told.clone(), now: (parts.clock)() };
             let outcome = memory.pass(&parts.store, read, &desk, &signing, when).await;
-            if !matches!(outcome, Ok(claims::Report { waits: false, .. })) {
-                // One was on its way: what was asked for is done after it.
+            if outcome.is_err() {
                 urgent.add(told);
             }
             outcome

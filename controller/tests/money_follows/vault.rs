@@ -52,6 +52,17 @@ impl Vault {
         ChainEvent::Deposited { renter, amount: Amount(amount) }
     }
 
+    /// What the key may still sign for, its end, and whether it is revoked.
+    pub fn key(&self, renter: Account) -> Option<(u64, u64, bool)> {
+        self.keys.get(&renter).map(|key| (key.cap, key.until, key.dead_from.is_some()))
+    }
+
+    /// What the key may still sign for, and its end; nothing of one that is revoked.
+    pub fn left(&self, renter: Account) -> (u64, u64) {
+        let lives = self.keys.get(&renter).filter(|key| key.dead_from.is_none());
+        lives.map_or((0, 0), |key| (key.cap, key.until))
+    }
+
     /// Grants the key as much as it may still sign for, or anew once a revoked one is dead. `None` if it reverts.
     pub fn grant(&mut self, renter: Account, cap: u64, until: u64, now: u64) -> Option<ChainEvent> {
         if let Some(old) = self.keys.get(&renter) {

@@ -9,7 +9,7 @@ use selion_api::{Account, Amount, LeaseId, TimeMs};
 use selion_controller::loops::vouchers::{Office, judge};
 use selion_controller::store::voucher::VoucherRow;
 use selion_market::state::Progress;
-use selion_market::{Effect, Input, Policy};
+use selion_market::{Effect, Input, Pocket, Policy, Transfer, VoucherDue};
 
 use crate::pool::{DELEGATE, HOUR, Pool, a100, renter, spec};
 use crate::vault::{Signed, Vault};
@@ -34,11 +34,15 @@ pub struct World {
     blocks: VecDeque<(u64, Vec<ChainEvent>)>,
     heard: usize,
     due: BTreeMap<Pair, VoucherRow>,
+    /// What the log took out of the renter's reserve for the provider.
+    billed: BTreeMap<Pair, u64>,
     signed: BTreeMap<Pair, Signed>,
     /// Pairs with something to claim, by when that is tried next.
     sweep: BTreeMap<Pair, u64>,
     /// False while nobody claims: the operator has no gas.
     pub has_gas: bool,
+    /// False while nothing is signed: the controller is slow, or away.
+    pub signs: bool,
     meters: u64,
     /// What agents served, at the rates granted.
     served: BTreeMap<(LeaseId, u32, u16), (Pair, u64)>,
@@ -59,9 +63,11 @@ impl World {
             blocks: VecDeque::new(),
             heard: 0,
             due: BTreeMap::new(),
+            billed: BTreeMap::new(),
             signed: BTreeMap::new(),
             sweep: BTreeMap::new(),
             has_gas: true,
+            signs: true,
             meters: pool.now + VOUCHER,
             served: BTreeMap::new(),
             at_risk: BTreeMap::new(),
@@ -70,7 +76,10 @@ impl World {
         for who in 1..=RENTERS {
             let deposit = world.vault.deposit(renter(who), 30 * crate::pool::TOKEN);
             world.mine(vec![deposit]);
-            world.grant(renter(who));
+        }
+        // What the key may sign for is more than the first has, and less than the second; the third's ends soon.
+        for (who, cap, hours) in [(1, 1_000_000, 100_000), (2, 20, 100_000), (3, 1_000_000, 40)] {
+            world.grant(renter(who), cap * crate::pool::TOKEN, hours);
         }
         world.pass(LAG);
         world
@@ -82,8 +91,10 @@ impl World {
         }
     }
 
-    pub fn grant(&mut self, renter: Account) {
-        let (cap, until) = (u64::MAX >> 8, self.pool.now + 100_000 * HOUR);
+    /// The key may sign for so much more than before, and until so many hours from now if that is later.
+    pub fn grant(&mut self, renter: Account, more: u64, hours: u64) {
+        let (cap, until) = self.vault.left(renter);
+        let (cap, until) = (cap + more, until.max(self.pool.now + hours * HOUR));
         let granted = self.vault.grant(renter, cap, until, self.pool.now);
         self.mine(granted.into_iter().collect());
     }
@@ -194,23 +205,33 @@ impl World {
         true
     }
 
-    /// The controller signs what is due, as its loop does.
-    fn sign(&mut self) {
+    /// Notes what the log bills. A total is what was taken out of the reserve, to the unit.
+    fn hear(&mut self) {
         for (entry, outcome) in self.pool.outcomes.iter().enumerate().skip(self.heard) {
             for effect in &outcome.effects {
-                if let Effect::VoucherDue(due) = effect {
-                    let row = VoucherRow {
-                        renter: due.renter,
-                        provider: due.provider,
-                        cumulative: due.cumulative,
-                        used_through: due.used_through,
-                        log_size: entry as u64 + 1,
-                    };
-                    self.due.insert((due.renter, due.provider), row);
+                match *effect {
+                    Effect::Moneyed(Transfer { from: Pocket::Reserved(_), to: Pocket::Owed(who, whom), amount }) => {
+                        *self.billed.entry((who, whom)).or_default() += amount.0;
+                    }
+                    Effect::VoucherDue(VoucherDue { renter, provider, cumulative, used_through }) => {
+                        assert_eq!(self.billed.get(&(renter, provider)), Some(&cumulative.0), "{renter} to {provider}");
+                        let log_size = entry as u64 + 1;
+                        let row = VoucherRow { renter, provider, cumulative, used_through, log_size };
+                        self.due.insert((renter, provider), row);
+                    }
+                    _ => {}
                 }
             }
         }
         self.heard = self.pool.outcomes.len();
+    }
+
+    /// The controller signs what is due, as its loop does.
+    fn sign(&mut self) {
+        self.hear();
+        if !self.signs {
+            return;
+        }
         let office = Office {
             fence: self.pool.fence,
             authority: self.pool.state.pool.as_ref().unwrap().authority,
@@ -228,7 +249,7 @@ impl World {
             self.signed.insert(*pair, Signed { cumulative, used_through, epoch: voucher.epoch });
             self.sweep.entry(*pair).or_insert(self.pool.now + CLAIM);
             if self.blocks.is_empty() && cumulative > have.0 {
-                self.promises_fit(pair.0);
+                self.promises_stay(pair.0);
             }
         }
     }
@@ -257,10 +278,22 @@ impl World {
         signed.saturating_sub(self.vault.claimed.get(&pair).copied().unwrap_or(0))
     }
 
+    /// What is signed for a renter and not claimed.
+    fn promised(&self, renter: Account) -> u64 {
+        self.signed.keys().filter(|pair| pair.0 == renter).map(|pair| self.open(*pair)).sum()
+    }
+
+    /// What has just been signed is in the vault with all that was before, and cannot leave in the next moment.
+    fn promises_stay(&self, renter: Account) {
+        let deposit = self.vault.deposits.get(&renter).copied().unwrap_or_default();
+        let leaving = if deposit.ready <= self.pool.now { deposit.thawing.min(deposit.balance) } else { 0 };
+        let (promised, stays) = (self.promised(renter), deposit.balance - leaving);
+        assert!(promised <= stays, "{promised} is promised, and {stays} of {renter} stays in the vault");
+    }
+
     /// All that is signed and not claimed is in the vault.
     pub fn promises_fit(&self, renter: Account) {
-        let theirs = self.signed.keys().filter(|pair| pair.0 == renter);
-        let promised: u64 = theirs.map(|pair| self.open(*pair)).sum();
+        let promised = self.promised(renter);
         let balance = self.vault.deposits.get(&renter).map_or(0, |deposit| deposit.balance);
         assert!(promised <= balance, "{promised} is promised of {balance} that {renter} has in the vault");
     }
@@ -273,6 +306,9 @@ impl World {
             self.pool.release(id);
         }
         self.pass(CLAIM + LAG);
+        if self.blocks.is_empty() {
+            (1..=RENTERS).for_each(|who| self.keys_agree(renter(who)));
+        }
         let mut unpaid: BTreeMap<Pair, u64> = BTreeMap::new();
         for (pair, worth) in self.served.values() {
             *unpaid.entry(*pair).or_default() += worth;
@@ -281,6 +317,12 @@ impl World {
             *worth = worth.saturating_sub(self.vault.claimed.get(pair).copied().unwrap_or(0));
         }
         unpaid
+    }
+
+    /// State knows of a renter's key what the vault does.
+    fn keys_agree(&self, renter: Account) {
+        let known = self.pool.state.grants.get(&renter).map(|grant| (grant.cap.0, grant.until.0, grant.revoked));
+        assert_eq!(known, self.vault.key(renter), "the key of {renter}");
     }
 
     pub fn time(&self) -> TimeMs {

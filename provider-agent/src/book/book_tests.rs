@@ -59,6 +59,21 @@ fn reports_survive_a_restart_and_their_numbers_go_on() {
 }
 
 #[test]
+fn whoever_looks_at_the_reports_that_are_kept_changes_nothing_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("outbox");
+    let outbox = Outbox::open(&path).unwrap();
+    add(&outbox, 1, MemberEvent::Accepted);
+    add(&outbox, 1, MemberEvent::Ready);
+    // The agent is just writing another one.
+    let torn = [fs::read(&path).unwrap(), vec![9; 5]].concat();
+    fs::write(&path, &torn).unwrap();
+    let kept: Vec<u64> = Outbox::kept(&path).unwrap().iter().map(|signed| signed.report.seq).collect();
+    assert_eq!((kept, fs::read(&path).unwrap()), (vec![1, 2], torn));
+    assert!(matches!(Outbox::kept(&dir.path().join("none")), Err(OutboxError::Io { .. })));
+}
+
+#[test]
 fn a_report_torn_by_a_crash_was_never_made() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");

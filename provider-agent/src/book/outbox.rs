@@ -118,6 +118,18 @@ impl Outbox {
         Ok(outbox)
     }
 
+    /// The reports in the outbox at `path`, which the controller has not acknowledged. Nothing is written: an agent may be using
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// [`OutboxError`].
+    pub fn kept(path: &Path) -> Result<Vec<SignedReport>, OutboxError> {
+        let frames = Journal::look(path).map_err(|source| OutboxError::Io { path: path.to_owned(), source })?;
+        let entries = read(&frames).map_err(|detail| OutboxError::Damaged { path: path.to_owned(), detail })?;
+        Ok(entries.into_values().map(|entry| entry.report).collect())
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

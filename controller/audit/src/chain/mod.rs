@@ -6,6 +6,7 @@ mod code;
 pub(crate) mod money;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use selion_api::chain::{Block, ChainEvent};
@@ -16,12 +17,15 @@ use selion_contracts::history::History;
 use selion_contracts::opened::Opened;
 use selion_contracts::rpc::{BlockTag, Header, Log as ChainLog};
 use selion_contracts::{Bloom, Pool, PoolError, Stored};
+use tokio::time::Instant;
 
 use crate::finding::{Check, Finding};
 use crate::heads::Anchor;
 use crate::progress::Progress;
 use crate::report::Conviction;
 
+/// How often a node that is behind is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// Headers asked for at one time.
 const HEADERS: usize = 16;
 
@@ -54,28 +58,66 @@ impl Facts {
     /// Reads the pool's events from `first` to the newest final block. A pool that is in the log at all was created
     /// in the log's first block, which is checked; without it the chain is read from its beginning.
     pub(crate) async fn read(pool: &Pool, first: Option<u64>, progress: &Progress) -> Result<Self, PoolError> {
-        let depth = pool.terms(BlockTag::Latest).await?.finality_depth;
         let mut facts = Self::told(BTreeMap::new());
-        let Some(header) = pool.final_header(depth).await? else { return Ok(facts) };
+        facts.read_from(pool, first.unwrap_or(0), progress).await?;
+        Ok(facts)
+    }
+
+    /// Reads on from the last block that was read to the newest final one.
+    pub(crate) async fn read_on(&mut self, pool: &Pool, progress: &Progress) -> Result<(), PoolError> {
+        // Nothing was final before: the first block may still come.
+        let from = self.last_hash.map_or(0, |_| self.last.saturating_add(1));
+        self.read_from(pool, from, progress).await
+    }
+
+    /// Reads on, once the node has come to block `target` or had its time.
+    pub(crate) async fn catch_up(
+        &mut self,
+        pool: &Pool,
+        target: u64,
+        patience: Duration,
+        progress: &Progress,
+    ) -> Result<(), PoolError> {
+        if self.last >= target {
+            return Ok(());
+        }
+        let depth = pool.terms(BlockTag::Latest).await?.finality_depth;
+        let until = Instant::now() + patience;
+        while pool.final_header(depth).await?.map_or(0, |header| header.number) < target && Instant::now() < until {
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+        self.read_on(pool, progress).await
+    }
+
+    async fn read_from(&mut self, pool: &Pool, begin: u64, progress: &Progress) -> Result<(), PoolError> {
+        let depth = pool.terms(BlockTag::Latest).await?.finality_depth;
+        let Some(header) = pool.final_header(depth).await? else { return Ok(()) };
+        let before = self.last_hash.map(|hash| (self.last, hash));
+        if let Some((last, hash)) = before.filter(|(last, _)| header.number <= *last) {
+            let other = header.number < last || header.hash != hash;
+            self.doubt(|| other.then(|| format!("block {last} was final, and is not the last final one any more")));
+            return Ok(());
+        }
         let end = pool.rpc.hashed_header(BlockTag::Hash(header.hash)).await?;
-        facts.doubt(|| end.fault.clone());
-        facts.doubt(|| {
+        self.doubt(|| end.fault.clone());
+        self.doubt(|| {
             (end.header != header).then(|| format!("the final block {} is told twice, and not the same", header.number))
         });
-        (facts.last, facts.last_hash) = (header.number, Some(header.hash));
-        facts.now = TimeMs(header.time_s.saturating_mul(1000));
+        (self.last, self.last_hash) = (header.number, Some(header.hash));
+        self.now = TimeMs(header.time_s.saturating_mul(1000));
         let mut history = History::new(&pool.rpc, &pool.addresses());
-        let begin = first.unwrap_or(0);
         let mut from = begin;
-        while from <= facts.last {
-            let told = history.next(from, facts.last).await?;
-            facts.doubt(|| told.fault.clone());
-            facts.take(pool, told.logs).await?;
-            from = told.to + 1;
-            progress.chain(from - begin, (facts.last + 1).saturating_sub(begin));
+        while from <= self.last {
+            let told = history.next(from, self.last).await?;
+            self.doubt(|| told.fault.clone());
+            self.take(pool, told.logs).await?;
+            // A node may name a block as high as numbers go.
+            let Some(next) = told.to.checked_add(1) else { break };
+            from = next;
+            progress.chain(from - begin, self.last.saturating_add(1).saturating_sub(begin));
         }
-        facts.follow(&end.header);
-        Ok(facts)
+        self.follow(&end.header);
+        Ok(())
     }
 
     /// A chain that somebody tells.
@@ -234,8 +276,11 @@ pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)]) -> Result<String
     for (entry, block) in log {
         let wrong = |detail: String| Err(Finding::at(*entry, detail));
         if block.number > facts.last {
-            // Final since we looked.
-            break;
+            return wrong(format!(
+                "the log has block {} as final, the chain's node calls block {} the last final one: it is behind, or hides \
+                 what came since, or the log ran ahead; ask a node that follows the chain",
+                block.number, facts.last
+            ));
         }
         match due.next() {
             Some(expected) if expected == block => {}

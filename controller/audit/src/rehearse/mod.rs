@@ -5,8 +5,10 @@
 
 pub mod book;
 mod chain;
+mod files;
 mod frauds;
 mod nodes;
+mod promised;
 mod words;
 
 use selion_api::commit::PoolId;
@@ -85,7 +87,10 @@ pub fn rehearse(published: &[LoggedEntry], pool: PoolId) -> Result<Rehearsal, Re
     let mut lies = frauds::all(&book, &sealed, &pool, leases)?;
     lies.extend(words::all(&book, &pool)?);
     lies.extend(chain::all(&book, leases)?);
-    let frauds: Vec<Planted> = lies.into_iter().map(|lie| lie.look(&pool)).collect();
+    lies.push(promised::over_promise(&book, leases[1])?);
+    let shown = files::shown(&lies, &sealed, &pool, &book);
+    let mut frauds: Vec<Planted> = lies.into_iter().map(|lie| lie.look(&pool)).collect();
+    frauds.extend(shown);
     let honest: Vec<String> = failed(&honest).map(|(name, detail)| format!("{name}: {detail}")).collect();
     Ok(Rehearsal {
         ok: honest.is_empty() && frauds.iter().all(|fraud| fraud.caught),

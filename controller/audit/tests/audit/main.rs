@@ -7,6 +7,7 @@ mod chain;
 mod copies;
 mod feed;
 mod lies;
+mod one_bad;
 mod rehearsal;
 mod report;
 mod rpcs;

@@ -56,6 +56,10 @@ async fn assert_named(lie: impl Fn(&Value, &mut Value) + Send + Sync + 'static, 
     assert!(check.detail.starts_with(host) && check.detail.contains(why), "{}", check.detail);
     assert!(check.detail.contains("unlike 2 of 3 nodes"), "{}", check.detail);
     assert!(!serde_json::to_string(&report).unwrap().contains("secret-key"));
+    let (rpcs, only) = (vec![url, world.url.clone(), node(&world.url, |_, _| {}).await], Some("rpcs_agree"));
+    let report = audit(&Options { rpcs, ..world.options(world.file()) }).await.unwrap();
+    let mut wrong = report.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str());
+    assert_eq!((wrong.next(), wrong.next()), (only, None), "it stands first, and the others are believed: {report:#?}");
 }
 
 #[tokio::test]

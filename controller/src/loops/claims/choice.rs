@@ -2,7 +2,7 @@
 //! property test can play years of it.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use selion_api::{Account, Amount, TimeMs};
 
@@ -16,6 +16,9 @@ const OLDEST: usize = 10;
 const DUST: u64 = 50;
 /// How much sooner a voucher grows old whose renter is about to take his money or his key away.
 const SOONER: u64 = 24;
+/// Longest wait, in milliseconds, of such a voucher for its age, and after its first claim that moved nothing. The terms of a
+/// pool with real GPUs give its provider a day at least.
+const HOUR: u64 = 3_600_000;
 /// Longest wait of a claim that moved nothing, as a multiple of the age at which every voucher is claimed.
 const PATIENCE: u64 = 10;
 
@@ -34,8 +37,9 @@ impl Rules {
     }
 
     /// Wait after the first claim that moved nothing.
-    fn first_wait(&self) -> u64 {
-        (self.claim_ms / SOONER).max(1)
+    fn first_wait(&self, haste: Haste) -> u64 {
+        let most = if haste == Haste::None { u64::MAX } else { HOUR };
+        (self.claim_ms / SOONER).clamp(1, most)
     }
 }
 
@@ -47,7 +51,7 @@ pub enum Haste {
     None,
     /// The renter is thawing money or has revoked the pool's key, or the voucher is of an earlier epoch.
     Soon,
-    /// Such a thing has just happened, or somebody asks for the claim.
+    /// Such a thing has just happened, or somebody asks for the claim, and none was tried since.
     Now,
 }
 
@@ -72,7 +76,7 @@ impl Owed {
         let age = now.since(self.since);
         match self.haste {
             Haste::None => age >= rules.claim_ms,
-            Haste::Soon => self.amount >= rules.dust() || age >= rules.first_wait(),
+            Haste::Soon => self.amount >= rules.dust() || age >= rules.first_wait(self.haste),
             Haste::Now => true,
         }
     }
@@ -105,7 +109,7 @@ fn sum<'a>(owed: impl IntoIterator<Item = &'a Owed>) -> Amount {
     owed.into_iter().fold(Amount::ZERO, |sum, one| sum.saturating_add(one.amount))
 }
 
-/// Chooses what is claimed now, one batch a provider, those with the most at risk first.
+/// Chooses what is claimed now, one batch a provider: those in a hurry first, and of these the ones with the most at risk.
 #[must_use]
 pub fn choose(owed: &[Owed], rules: &Rules, now: TimeMs) -> Vec<Batch> {
     let mut by_provider: BTreeMap<Account, Vec<Owed>> = BTreeMap::new();
@@ -116,7 +120,7 @@ pub fn choose(owed: &[Owed], rules: &Rules, now: TimeMs) -> Vec<Batch> {
         let items = due(owed, rules, now);
         (!items.is_empty()).then_some(Batch { provider, items })
     });
-    let risk = |batch: &Batch| (batch.haste() == Haste::Now, batch.amount());
+    let risk = |batch: &Batch| (batch.haste(), batch.amount());
     first(batches.collect(), ORDERS, risk, Batch::since)
 }
 
@@ -126,7 +130,7 @@ fn due(mut owed: Vec<Owed>, rules: &Rules, now: TimeMs) -> Vec<Owed> {
     let worth = sum(owed.iter().filter(|one| one.amount >= dust));
     let all = worth >= rules.claim_min.max(dust);
     owed.retain(|one| all && one.amount >= dust || one.is_due(rules, now));
-    first(owed, MOST, |one| (one.haste == Haste::Now, one.amount), |one| one.since)
+    first(owed, MOST, |one| (one.haste, one.amount), |one| one.since)
 }
 
 /// At most `most` of `all`: those with the most at risk, largest first, and behind them those that wait longest.
@@ -140,9 +144,12 @@ fn first<T, R: Ord>(mut all: Vec<T>, most: usize, risk: impl Fn(&T) -> R, since:
     all
 }
 
-/// Remembers which claims moved nothing, so that gas is not burnt for them again and again.
+/// Remembers which claims moved nothing, so that gas is not burnt for them again and again, and which pairs are in a hurry.
 #[derive(Default)]
-pub struct Memory(BTreeMap<(Account, Account), Tried>);
+pub struct Memory {
+    tried: BTreeMap<(Account, Account), Tried>,
+    hurry: BTreeSet<(Account, Account)>,
+}
 
 struct Tried {
     /// What the chain had paid of the pair's total before.
@@ -153,28 +160,49 @@ struct Tried {
 }
 
 impl Memory {
+    /// The pair is claimed before all that are in no hurry, once, whatever became of its last claim. Only once: what can
+    /// never be paid would keep its place before what can.
+    pub fn hurry(&mut self, renter: Account, provider: Account) {
+        self.hurry.insert((renter, provider));
+    }
+
+    /// Whether the pair is in a hurry, and was not tried since.
+    #[must_use]
+    pub fn is_in_hurry(&self, renter: Account, provider: Account) -> bool {
+        self.hurry.contains(&(renter, provider))
+    }
+
+    /// Whether any pair is.
+    #[must_use]
+    pub fn has_hurry(&self) -> bool {
+        !self.hurry.is_empty()
+    }
+
     /// Whether a claim of the pair may be tried, of which the chain has paid `claimed` so far. One that moved nothing waits
     /// twice as long each time.
     #[must_use]
-    pub fn may_try(&self, renter: Account, provider: Account, claimed: Amount, rules: &Rules, now: TimeMs) -> bool {
-        let Some(tried) = self.0.get(&(renter, provider)).filter(|tried| tried.claimed >= claimed) else {
+    pub fn may_try(&self, one: &Owed, claimed: Amount, rules: &Rules, now: TimeMs) -> bool {
+        let tried = self.tried.get(&(one.renter, one.provider)).filter(|tried| tried.claimed >= claimed);
+        let Some(tried) = tried.filter(|_| one.haste != Haste::Now) else {
             return true;
         };
         let doubled = 1_u64.checked_shl(tried.tries.saturating_sub(1)).unwrap_or(u64::MAX);
         let most = rules.claim_ms.saturating_mul(PATIENCE).max(1);
-        now.since(tried.at) >= rules.first_wait().saturating_mul(doubled).min(most)
+        now.since(tried.at) >= rules.first_wait(one.haste).saturating_mul(doubled).min(most)
     }
 
-    /// A claim of the pair was ordered.
+    /// A claim of the pair is tried.
     pub fn tried(&mut self, renter: Account, provider: Account, claimed: Amount, now: TimeMs) {
-        let before = self.0.get(&(renter, provider)).filter(|tried| tried.claimed >= claimed);
+        self.hurry.remove(&(renter, provider));
+        let before = self.tried.get(&(renter, provider)).filter(|tried| tried.claimed >= claimed);
         let tries = before.map_or(0, |tried| tried.tries).saturating_add(1);
-        self.0.insert((renter, provider), Tried { claimed, at: now, tries });
+        self.tried.insert((renter, provider), Tried { claimed, at: now, tries });
     }
 
     /// Forgets every pair but these.
     pub fn keep(&mut self, still: impl Fn(Account, Account) -> bool) {
-        self.0.retain(|(renter, provider), _| still(*renter, *provider));
+        self.tried.retain(|(renter, provider), _| still(*renter, *provider));
+        self.hurry.retain(|(renter, provider)| still(*renter, *provider));
     }
 }
 

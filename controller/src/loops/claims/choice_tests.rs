@@ -81,14 +81,14 @@ fn two_hundred_old_pairs_that_nobody_can_pay_keep_nothing_else_waiting() {
         memory.tried(one.renter, one.provider, Amount::ZERO, now);
     }
     let next = now.plus(1);
-    all.retain(|one| memory.may_try(one.renter, one.provider, Amount::ZERO, &RULES, next));
+    all.retain(|one| memory.may_try(one, Amount::ZERO, &RULES, next));
     assert!(!first[0].items.contains(&good) && choose(&all, &RULES, next)[0].items.contains(&good));
 }
 
 #[test]
 fn a_claim_that_moved_nothing_waits_longer_each_time_and_one_that_moved_something_does_not() {
     let (mut memory, who) = (Memory::default(), (account(1, 1), account(2, 1)));
-    let may = |memory: &Memory, claimed, now| memory.may_try(who.0, who.1, Amount(claimed), &RULES, TimeMs(now));
+    let may = |memory: &Memory, claimed, now| memory.may_try(&owed(1, 1, 9, 0), Amount(claimed), &RULES, TimeMs(now));
     memory.tried(who.0, who.1, Amount(5), TimeMs(0));
     assert!(!may(&memory, 5, HOUR - 1) && may(&memory, 5, HOUR));
     memory.tried(who.0, who.1, Amount(5), TimeMs(HOUR));
@@ -96,6 +96,129 @@ fn a_claim_that_moved_nothing_waits_longer_each_time_and_one_that_moved_somethin
     assert!(may(&memory, 6, HOUR), "the chain paid a part");
     (0..99).for_each(|_| memory.tried(who.0, who.1, Amount(5), TimeMs(0)));
     assert!(may(&memory, 5, 240 * HOUR), "ten days at most");
+}
+
+#[test]
+fn what_a_restart_made_of_a_hurry_comes_before_two_hundred_who_owe_more() {
+    let mut all: Vec<Owed> = (0..400).map(|renter| owed(renter, 1, 9_000_000, 0)).collect();
+    all.push(Owed { haste: Haste::Soon, ..owed(500, 1, 100_000, 1) });
+    assert_eq!(chosen(&all, RULES.claim_ms)[0][0], 500);
+    // So does its provider before others.
+    let others = (0..40).map(|provider| owed(provider, 50 + provider, 90_000_000, 0));
+    let first = choose(&all.into_iter().chain(others).collect::<Vec<_>>(), &RULES, TimeMs(HOUR));
+    assert_eq!((first.len(), first[0].provider), (ORDERS, account(2, 1)));
+}
+
+#[test]
+fn two_hundred_in_a_hurry_that_nobody_can_pay_keep_no_other_in_a_hurry_waiting() {
+    let mut memory = Memory::default();
+    let dead = (0..200).map(|renter| owed(renter, 1, 9_000_000, 0));
+    let all: Vec<Owed> = dead.chain([owed(500, 1, 1, 1)]).collect();
+    all.iter().for_each(|one| memory.hurry(one.renter, one.provider));
+    let mut tried = Vec::new();
+    for now in [0, 1] {
+        let now = TimeMs(now);
+        let haste = |one: &Owed| if memory.is_in_hurry(one.renter, one.provider) { Haste::Now } else { Haste::None };
+        let mut ready: Vec<Owed> = all.iter().map(|one| Owed { haste: haste(one), ..*one }).collect();
+        ready.retain(|one| memory.may_try(one, Amount::ZERO, &RULES, now));
+        let batches = choose(&ready, &RULES, now);
+        for one in &batches[0].items {
+            memory.tried(one.renter, one.provider, Amount::ZERO, now);
+            tried.push(one.renter);
+        }
+    }
+    assert_eq!(tried.len(), 201, "each of them once");
+    assert!(tried.contains(&account(1, 500)) && !memory.has_hurry());
+}
+
+#[test]
+fn a_claim_in_haste_that_failed_is_tried_again_within_the_hour_however_seldom_others_are_claimed() {
+    let rules = Rules { claim_ms: 30 * 24 * HOUR, ..RULES };
+    let mut memory = Memory::default();
+    let soon = Owed { haste: Haste::Soon, ..owed(1, 1, 9, 0) };
+    memory.tried(soon.renter, soon.provider, Amount::ZERO, TimeMs(0));
+    let may = |one: &Owed, now| memory.may_try(one, Amount::ZERO, &rules, TimeMs(now));
+    assert!(!may(&soon, HOUR - 1) && may(&soon, HOUR));
+    assert!(may(&Owed { haste: Haste::Now, ..soon }, 1), "there is news of it");
+    assert!(!may(&owed(1, 1, 9, 0), HOUR), "who is in no haste waits as long as the operator says");
+    // Dust of such a renter does not wait longer either.
+    assert_eq!(choose(&[soon], &rules, TimeMs(HOUR)).len(), 1);
+}
+
+/// A voucher that is lost a day after its key was revoked, among others of its provider, all of them large.
+#[derive(Clone, Debug)]
+struct Revoked {
+    amount: u64,
+    /// Others, and what each of them owes more at every step.
+    others: u16,
+    grows: u64,
+    /// How many of the others nobody can pay; they are in the same haste.
+    dead: u16,
+    /// Tries of the voucher that fail as transactions.
+    fails: u32,
+    /// Steps after which the controller forgets all that it does not keep.
+    restart: u32,
+    claim_ms: u64,
+    /// Minutes until a claim is final.
+    final_min: u64,
+}
+
+fn revoked() -> impl Strategy<Value = Revoked> {
+    let claim_ms = prop_oneof![Just(HOUR), Just(24 * HOUR), Just(30 * 24 * HOUR)];
+    let whose = (1_u64..5_000_000, 0_u16..900, 0_u64..9_000_000, 0_u16..400);
+    (whose, 0_u32..3, 0_u32..40, claim_ms, 1_u64..40).prop_map(
+        |((amount, others, grows, dead), fails, restart, claim_ms, final_min)| Revoked {
+            amount,
+            others,
+            grows,
+            dead,
+            fails,
+            restart,
+            claim_ms,
+            final_min,
+        },
+    )
+}
+
+/// Until when the voucher is claimed, in milliseconds since the key was revoked.
+fn claimed_after(story: &Revoked) -> Option<u64> {
+    let rules = Rules { claim_ms: story.claim_ms, ..RULES };
+    let (mut memory, mut fails) = (Memory::default(), story.fails);
+    let haste = |renter: u16| if renter < story.dead { Haste::Soon } else { Haste::None };
+    let other = |renter: u16| Owed { haste: haste(renter), ..owed(renter, 1, 9_000_000, 0) };
+    let mut others: Vec<Owed> = (0..story.others).map(other).collect();
+    let ours = Owed { haste: Haste::Soon, ..owed(1_000, 1, story.amount, 0) };
+    let hurried = others.iter().chain([&ours]).filter(|one| one.haste == Haste::Soon);
+    hurried.for_each(|one| memory.hurry(one.renter, one.provider));
+    let mut now = TimeMs(0);
+    for step in 0_u32.. {
+        if now.0 >= 24 * HOUR {
+            break;
+        }
+        if step == story.restart {
+            memory = Memory::default();
+        }
+        let owing = others.iter().chain([&ours]).filter(|one| one.amount.0 > 0);
+        let now_or = |one: &Owed| if memory.is_in_hurry(one.renter, one.provider) { Haste::Now } else { one.haste };
+        let mut ready: Vec<Owed> = owing.map(|one| Owed { haste: now_or(one), ..*one }).collect();
+        ready.retain(|one| memory.may_try(one, Amount::ZERO, &rules, now));
+        // One claim of the provider is on its way at a time; without one the sweeper looks again in a minute.
+        let batch = choose(&ready, &rules, now).into_iter().next();
+        let pause = if batch.is_some() { story.final_min } else { 1 };
+        for one in batch.iter().flat_map(|batch| &batch.items) {
+            memory.tried(one.renter, one.provider, Amount::ZERO, now);
+            let place = usize::from(u16::from_be_bytes([one.renter.0[18], one.renter.0[19]]));
+            match others.get_mut(place) {
+                Some(other) if place >= usize::from(story.dead) => other.amount = Amount::ZERO,
+                Some(_) => {}
+                None if fails == 0 => return Some(now.0),
+                None => fails -= 1,
+            }
+        }
+        now = now.plus(pause * 60_000);
+        others.iter_mut().for_each(|other| other.amount = other.amount.saturating_add(Amount(story.grows)));
+    }
+    None
 }
 
 /// A pool in which some pairs can never be paid, and each may owe more at any time.
@@ -139,7 +262,7 @@ proptest! {
             }
             let ready: Vec<Owed> = owes.iter().zip(&pairs).filter(|(one, _)| one.amount > Amount::ZERO)
                 .map(|(one, _)| *one)
-                .filter(|one| memory.may_try(one.renter, one.provider, Amount::ZERO, &RULES, now)).collect();
+                .filter(|one| memory.may_try(one, Amount::ZERO, &RULES, now)).collect();
             let batches = choose(&ready, &RULES, now);
             prop_assert!(batches.len() <= ORDERS && batches.iter().all(|batch| batch.items.len() <= MOST));
             for one in batches.iter().flat_map(|batch| &batch.items) {
@@ -163,6 +286,11 @@ proptest! {
     }
 
     #[test]
+    fn a_revoked_keys_voucher_is_claimed_in_its_last_day_whatever_else_is_owed_fails_or_is_forgotten(story in revoked()) {
+        prop_assert!(claimed_after(&story).is_some(), "lost");
+    }
+
+    #[test]
     fn nothing_that_is_left_out_for_want_of_room_is_worth_more_than_what_was_chosen_for_its_value(
         pairs in prop::collection::vec(pair(), 1..900),
     ) {
@@ -171,7 +299,7 @@ proptest! {
             ..owed(renter, pair.provider % 3, pair.owed, 0)
         }).collect();
         for batch in choose(&owes, &RULES, TimeMs(HOUR)) {
-            let risk = |one: &Owed| (one.haste == Haste::Now, one.amount);
+            let risk = |one: &Owed| (one.haste, one.amount);
             let by_value = batch.items.len().min(MOST - MOST / OLDEST);
             prop_assert!(batch.items[..by_value].is_sorted_by_key(|one| Reverse(risk(one))));
             if batch.items.len() == MOST {
