@@ -115,8 +115,8 @@ impl Story {
         let log = ["audit", "--json", "--rpc", &self.pool.rpc, "--pool", &controller, "--log", url, "--proof", kept];
         let log = log.into_iter().chain(["--evidence", "honest.json"]);
         let report: Value = serde_json::from_str(&run(self.pool.home(), log).await?.out)?;
-        let checks = report["checks"].as_array().context("checks")?.iter();
-        checks.cloned().find(|check| check["name"] == "reports_kept").context("reports_kept")
+        let mut checks = report["checks"].as_array().context("checks")?.iter();
+        checks.find(|check| check["name"] == "reports_kept").cloned().context("reports_kept")
     }
 
     async fn bond(&self) -> Result<Amount> {
