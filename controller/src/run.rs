@@ -254,7 +254,7 @@ async fn extends(mark: &Mark, epoch: u32, log: &Sequencer, links: &agents::Parts
 /// Looks at what is kept beside the log: vouchers and orders that somebody altered.
 async fn check_kept(store: &Store, terms: &Terms, keys: &Keys, log: &Sequencer) -> Result<(), RunError> {
     let office = Office { fence: log.position().fence, authority: keys.authority(), delegate: keys.delegate() };
-    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due, Amount::ZERO));
+    let judge = |due: &_| log.read(|state| vouchers::judge(state, &office, due, Amount::ZERO, wall_clock()));
     let on_chain =
         loops::kept::OnChain { chain_id: terms.id.chain_id, vault: terms.pool.at.vault, anchored: terms.anchor.size };
     loops::kept::check(store, &office, &on_chain, judge).await.map_err(StoreError::Sql)?;

@@ -50,15 +50,16 @@ impl State {
     }
 
     /// Whether all that is promised of a renter's deposit can be claimed: it fits in what is in the vault, less what thaws
-    /// once that may leave. Until then what thaws can be claimed, and what runs on it has stopped in time for that.
+    /// once that may leave. Until then what thaws can be claimed, and what runs on it has stopped in time for that. `now`: the log
+    /// may have been quiet since its last entry.
     ///
     /// # Errors
     ///
     /// [`Overpromised`]: no total of this renter may rise until it fits again.
-    pub fn may_promise(&self, renter: Account) -> Result<(), Overpromised> {
+    pub fn may_promise(&self, renter: Account, now: TimeMs) -> Result<(), Overpromised> {
         let books = self.books.get(&renter).copied().unwrap_or_default();
         let balance = books.deposited.saturating_sub(books.claimed).saturating_sub(books.withdrawn);
-        let leaving = if self.now < books.ready { Amount::ZERO } else { books.thawing };
+        let leaving = if self.now.max(now) < books.ready { Amount::ZERO } else { books.thawing };
         let (promised, covered) = (self.promised(renter), balance.saturating_sub(leaving));
         if promised > covered { Err(Overpromised { promised, covered }) } else { Ok(()) }
     }

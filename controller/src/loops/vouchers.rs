@@ -74,14 +74,14 @@ pub enum Unfit {
     },
 }
 
-/// Decides whether `due` may be signed now, by the committed State alone. `signed` is the highest total that was signed
+/// Decides whether `due` may be signed at `now`, by the committed State alone. `signed` is the highest total that was signed
 /// for the pair so far: a total rises only while all promises of the renter are covered, and is signed again under a new
 /// epoch whether they are or not.
 ///
 /// # Errors
 ///
 /// [`Unfit`].
-pub fn judge(state: &State, office: &Office, due: &VoucherRow, signed: Amount) -> Result<Voucher, Unfit> {
+pub fn judge(state: &State, office: &Office, due: &VoucherRow, signed: Amount, now: TimeMs) -> Result<Voucher, Unfit> {
     let pool = state.pool.as_ref().ok_or(Unfit::StaleFence)?;
     if state.fence != office.fence || pool.epoch != office.fence.epoch {
         return Err(Unfit::StaleFence);
@@ -108,7 +108,7 @@ pub fn judge(state: &State, office: &Office, due: &VoucherRow, signed: Amount) -
     }
     if due.cumulative > signed {
         let uncovered = |Overpromised { promised, covered }| Unfit::Uncovered { promised, covered };
-        state.may_promise(due.renter).map_err(uncovered)?;
+        state.may_promise(due.renter, now).map_err(uncovered)?;
     }
     Ok(Voucher {
         renter: due.renter,
@@ -166,7 +166,7 @@ impl Vouchers {
                 continue;
             }
             let mut judged = Err(Unfit::StaleFence);
-            read(&mut |state| judged = judge(state, office, &due, have.0));
+            read(&mut |state| judged = judge(state, office, &due, have.0, now));
             match judged {
                 Ok(unsigned) => {
                     if !in_force(store, office.fence).await? {
@@ -210,6 +210,7 @@ mod tests {
 
     const RENTER: Account = Account([1; 20]);
     const PROVIDER: Account = Account([2; 20]);
+    const NOW: TimeMs = TimeMs(0);
 
     fn office() -> Office {
         Office { fence: Fence { epoch: 3, term: 7 }, authority: Account([5; 20]), delegate: Address([6; 20]) }
@@ -251,49 +252,49 @@ mod tests {
 
     #[test]
     fn what_is_billed_and_granted_is_signed_under_the_pools_epoch() {
-        let unsigned = judge(&world(), &office(), &due(100, 5_000), Amount::ZERO).unwrap();
+        let unsigned = judge(&world(), &office(), &due(100, 5_000), Amount::ZERO, NOW).unwrap();
         assert_eq!(unsigned.epoch, 3);
         assert_eq!(unsigned.cumulative, Amount(100));
     }
 
     #[test]
     fn a_unit_above_the_bill_is_not_signed() {
-        assert!(matches!(judge(&world(), &office(), &due(101, 1), Amount::ZERO), Err(Unfit::AboveBill { .. })));
+        assert!(matches!(judge(&world(), &office(), &due(101, 1), Amount::ZERO, NOW), Err(Unfit::AboveBill { .. })));
     }
 
     #[test]
     fn a_row_of_an_entry_that_readers_do_not_see_yet_is_no_altered_row() {
         let ahead = VoucherRow { log_size: 41, ..due(120, 1) };
-        assert_eq!(judge(&world(), &office(), &ahead, Amount::ZERO), Err(Unfit::Ahead { log_size: 41 }));
+        assert_eq!(judge(&world(), &office(), &ahead, Amount::ZERO, NOW), Err(Unfit::Ahead { log_size: 41 }));
         let mut seen = world();
         seen.next_seq = 41;
         seen.billed.insert((RENTER, PROVIDER), Amount(120));
-        assert!(judge(&seen, &office(), &ahead, Amount::ZERO).is_ok());
+        assert!(judge(&seen, &office(), &ahead, Amount::ZERO, NOW).is_ok());
     }
 
     #[test]
     fn nothing_is_signed_under_an_old_fence_or_with_a_foreign_key() {
         let mut old = office();
         old.fence.term = 6;
-        assert_eq!(judge(&world(), &old, &due(1, 1), Amount::ZERO), Err(Unfit::StaleFence));
+        assert_eq!(judge(&world(), &old, &due(1, 1), Amount::ZERO, NOW), Err(Unfit::StaleFence));
         let mut passed = world();
         if let Some(pool) = &mut passed.pool {
             pool.epoch = 4;
         }
-        assert_eq!(judge(&passed, &office(), &due(1, 1), Amount::ZERO), Err(Unfit::StaleFence));
+        assert_eq!(judge(&passed, &office(), &due(1, 1), Amount::ZERO, NOW), Err(Unfit::StaleFence));
         let mut foreign = office();
         foreign.delegate = Address([9; 20]);
-        assert!(matches!(judge(&world(), &foreign, &due(1, 1), Amount::ZERO), Err(Unfit::NotDelegate(_))));
+        assert!(matches!(judge(&world(), &foreign, &due(1, 1), Amount::ZERO, NOW), Err(Unfit::NotDelegate(_))));
     }
 
     #[test]
     fn use_after_the_grants_end_is_not_signed_but_use_before_it_is() {
         let mut state = world();
         state.now = TimeMs(9_000);
-        assert!(judge(&state, &office(), &due(1, 5_000), Amount::ZERO).is_ok());
-        assert!(matches!(judge(&state, &office(), &due(1, 5_001), Amount::ZERO), Err(Unfit::GrantEnded { .. })));
+        assert!(judge(&state, &office(), &due(1, 5_000), Amount::ZERO, NOW).is_ok());
+        assert!(matches!(judge(&state, &office(), &due(1, 5_001), Amount::ZERO, NOW), Err(Unfit::GrantEnded { .. })));
         state.grants.clear();
-        assert_eq!(judge(&state, &office(), &due(1, 1), Amount::ZERO), Err(Unfit::NoGrant));
+        assert_eq!(judge(&state, &office(), &due(1, 1), Amount::ZERO, NOW), Err(Unfit::NoGrant));
     }
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
         state.now = TimeMs(9_000);
         let mut books = |change: &dyn Fn(&mut Books)| {
             change(state.books.entry(RENTER).or_default());
-            judge(&state, &office(), &due(100, 5_000), Amount(60))
+            judge(&state, &office(), &due(100, 5_000), Amount(60), NOW)
         };
         assert!(
             books(&|books| (books.thawing, books.ready) = (Amount(120), TimeMs(9_001))).is_ok(),
@@ -313,10 +314,15 @@ mod tests {
         let short = books(&|books| books.withdrawn = Amount(30));
         assert_eq!(short, Err(Unfit::Uncovered { promised: Amount(100), covered: Amount(70) }));
         // What was signed before is signed again, as under a new epoch.
-        assert!(judge(&state, &office(), &due(100, 5_000), Amount(100)).is_ok());
+        assert!(judge(&state, &office(), &due(100, 5_000), Amount(100), NOW).is_ok());
         // What a claim took off the promise and off the deposit counts no more.
         state.claimed.insert((RENTER, PROVIDER), Amount(60));
         state.books.insert(RENTER, Books { deposited: Amount(120), claimed: Amount(60), ..Books::default() });
-        assert!(judge(&state, &office(), &due(100, 5_000), Amount(60)).is_ok());
+        assert!(judge(&state, &office(), &due(100, 5_000), Amount(60), NOW).is_ok());
+        // Nothing came into the log since, and by the clock all may leave.
+        let thaws = Books { deposited: Amount(160), thawing: Amount(160), ready: TimeMs(9_500), ..Books::default() };
+        state.books.insert(RENTER, thaws);
+        let at = |now| judge(&state, &office(), &due(100, 5_000), Amount(60), TimeMs(now));
+        assert!(at(9_499).is_ok() && at(9_500).is_err());
     }
 }

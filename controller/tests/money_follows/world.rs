@@ -242,7 +242,7 @@ impl World {
             if (row.cumulative.0, office.fence.epoch) <= have {
                 continue;
             }
-            let Ok(voucher) = judge(&self.pool.state, &office, row, Amount(have.0)) else {
+            let Ok(voucher) = judge(&self.pool.state, &office, row, Amount(have.0), TimeMs(self.pool.now)) else {
                 continue;
             };
             let (cumulative, used_through) = (voucher.cumulative.0, voucher.used_through.0);

@@ -291,7 +291,7 @@ fn a_file_with_anything_changed_or_of_another_authority_or_pool_shows_nothing() 
     assert!(why(&|breach| breach.head.head.size += 1).contains("is signed by"));
     assert!(why(&|breach| breach.first += 1).contains("calls itself"));
     assert!(why(&|breach| drop(breach.entries.pop())).contains("not those under the head"));
-    assert!(why(&|breach| drop(breach.entries.remove(1))).contains("calls itself"));
+    assert!(why(&|breach| drop(breach.entries.remove(0))).contains("calls itself"));
     assert!(why(&|breach| breach.beside[0].0[0] ^= 1).contains("not those under the head"));
     assert!(why(&|breach| drop(breach.entries[0].effects.pop())).contains("not those that it commits to"));
     assert!(why(&|breach| breach.entries[0].entry.push_str("00")).contains("entry"));

@@ -1,6 +1,9 @@
 //! One bad node of the chain among several, wherever it stands in the list: it is named, and the audit goes on by the others.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -169,15 +172,47 @@ async fn a_stale_node_hides_nothing_that_came_since_wherever_it_stands() {
     }
 }
 
+/// A node that asks another and remembers; once it is frozen it answers what it remembers, as if the chain stood still.
+async fn freezing(behind: &str, frozen: &Arc<AtomicBool>) -> String {
+    let (behind, frozen, memory) = (behind.to_owned(), frozen.clone(), Arc::new(Mutex::new(BTreeMap::new())));
+    let answer = async move |Json(question): Json<Value>| -> Json<Value> {
+        let key = format!("{} {}", question["method"], question["params"]);
+        let known: Option<Value> = memory.lock().unwrap().get(&key).cloned();
+        let mut answer = match known.filter(|_| frozen.load(Ordering::Acquire)) {
+            Some(known) => known,
+            None => {
+                let asked = reqwest::Client::new().post(&behind).json(&question).send().await.unwrap();
+                let answer: Value = asked.json().await.unwrap();
+                memory.lock().unwrap().insert(key, answer.clone());
+                answer
+            }
+        };
+        answer["id"] = question["id"].clone();
+        Json(answer)
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let url = format!("http://{}/secret-key", listener.local_addr().unwrap());
+    let router = Router::new().route("/secret-key", post(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
 #[tokio::test]
 async fn one_node_that_is_ahead_of_all_others_vouches_for_no_block_alone() {
-    let world = anchored().await;
-    let (one, other) = (stale(&world).await, stale(&world).await);
+    let (mut world, frozen) = (World::start().await, Arc::new(AtomicBool::new(false)));
+    let (one, other) = (freezing(&world.url, &frozen).await, freezing(&world.url, &frozen).await);
+    // Each is asked for everything once, also for what the contracts answer.
+    for alone in [&one, &other] {
+        assert!(asked(&world, vec![alone.clone()]).await.ok);
+    }
+    frozen.store(true, Ordering::Release);
+    world.anchor().await;
     for at in 0..3 {
         let mut rpcs = vec![one.clone(), other.clone()];
         rpcs.insert(at, world.url.clone());
         let report = asked(&world, rpcs).await;
-        assert_eq!(wrong(&report), ["chain_blocks_in_log"], "{report:#?}");
+        let details: Vec<&str> = report.checks.iter().map(|check| check.detail.as_str()).collect();
+        assert_eq!(wrong(&report), ["chain_blocks_in_log"], "{details:#?}");
         let detail = &named(&report, "chain_blocks_in_log").detail;
         assert!(detail.contains("ask a node that follows the chain"), "{detail}");
     }

@@ -258,11 +258,11 @@ fn a_promise_whose_money_left_is_kept_and_the_next_deposit_fills_it_before_any_i
     let promise = pool.state.promised(renter(1));
     assert_eq!((promise, holds(&pool, Pocket::Owed(renter(1), provider(1)))), (Amount(TOKEN - 1_389), 0));
     assert_eq!(pool.state.unfunded(renter(1)), promise);
-    assert!(pool.state.may_promise(renter(1)).is_err());
+    assert!(pool.state.may_promise(renter(1), pool.state.now).is_err());
     pool.fund(renter(1), TOKEN);
     assert_eq!(holds(&pool, Pocket::Owed(renter(1), provider(1))), promise.0);
     assert_eq!(holds(&pool, Pocket::Free(renter(1))), TOKEN - promise.0);
-    assert_eq!(pool.state.may_promise(renter(1)), Ok(()));
+    assert_eq!(pool.state.may_promise(renter(1), pool.state.now), Ok(()));
     assert_eq!(pool.refusal(hours(1)).reason, Reason::PaymentRequired);
     // The old voucher is claimed at last.
     claim(&mut pool, 1, promise, promise);
@@ -308,9 +308,11 @@ fn nothing_more_is_promised_while_what_is_left_may_leave() {
     pool.now += HOUR;
     pool.report(id, 0, MemberEvent::Exited { code: 0, outputs: None }, HOUR);
     thaw(&mut pool, 10);
-    assert_eq!(pool.state.may_promise(renter(1)), Ok(()), "it can be claimed until then");
+    assert_eq!(pool.state.may_promise(renter(1), pool.state.now), Ok(()), "it can be claimed until then");
+    let ready = pool.state.books[&renter(1)].ready;
+    assert!(pool.state.may_promise(renter(1), ready).is_err(), "also while nothing enters the log");
     pool.pass_ms(THAW);
     pool.enter(Input::Tick);
-    let short = pool.state.may_promise(renter(1)).unwrap_err();
+    let short = pool.state.may_promise(renter(1), pool.state.now).unwrap_err();
     assert_eq!((short.promised, short.covered), (Amount(TOKEN), Amount::ZERO));
 }
