@@ -1,6 +1,6 @@
 use selion_api::agent::MemberEvent;
 use selion_api::chain::ChainEvent;
-use selion_api::lease::LeaseState;
+use selion_api::lease::{BillLine, LeaseState};
 use selion_api::slice::GpuSpec;
 use selion_api::{Address, Amount, GpuId, MemberWant, Rate, SliceWant};
 use selion_contracts::Signer;
@@ -64,7 +64,7 @@ fn shown(book: &Book) -> (Breach, String) {
     (read, words)
 }
 
-fn effect<'a>(book: &'a mut Book, which: impl Fn(&Effect) -> bool) -> (usize, &'a mut Effect) {
+fn effect(book: &mut Book, which: impl Fn(&Effect) -> bool) -> (usize, &mut Effect) {
     let (entry, at) = book.find(which).unwrap();
     (entry, &mut book.drafts[entry].effects[at])
 }
@@ -97,7 +97,8 @@ fn a_place_that_two_leases_have_is_shown_by_the_entries_between_their_grants() {
 
 #[test]
 fn a_bill_above_what_was_used_is_shown_by_the_entries_since_its_grant() {
-    let lies: [(fn(&mut selion_api::lease::BillLine), &str); 4] = [
+    type Lie = fn(&mut BillLine);
+    let lies: [(Lie, &str); 4] = [
         (|line| line.amount.0 += 1, "rounded down it is"),
         (|line| line.rate.0 += 1, "the ask of all its GPUs"),
         (|line| line.billable_ms += 1, "its node signed for 90500 ms"),
