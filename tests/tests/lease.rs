@@ -192,6 +192,7 @@ async fn a_lease_is_staged_run_billed_and_paid_and_every_lie_about_it_is_caught(
         assert!(check.ok, "{}: {}", check.name, check.detail);
     }
     assert!(report.ok && report.anchored_size >= size, "{report:?}");
+    assert!(report.signatures.inputs > 0 && report.unsigned_share_ppm == 0, "{:?}", report.signatures);
     lies(&story, &lines[0], second.id).await
 }
 

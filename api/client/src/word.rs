@@ -106,3 +106,6 @@ fn other_clock(error: &ClientError) -> Option<String> {
     let stale = problem.errors.iter().find(|fault| fault.code == "stale");
     stale.map(|fault| fault.detail.clone()).or_else(|| (problem.code == "stale_word").then(|| problem.title.clone()))
 }
+
+#[cfg(test)]
+mod tests;

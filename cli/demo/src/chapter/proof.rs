@@ -24,6 +24,7 @@ pub(super) async fn audit(stage: &Stage, chain: &Chain, url: &str, anyone: &Rent
     let anchored = anchored.await?;
     let report = ask(stage, chain, url).await?.any_json("`selion audit` to report")?;
     expect(report["ok"] == true, "an audit without a finding", findings(&report))?;
+    expect(report["unsigned_share_ppm"] == 0, "all that parties said to be signed", &report["signatures"])?;
     let evidence = json!({
         "entries": report["entries"],
         "root": report["root"],

@@ -48,7 +48,7 @@ fn every_part_of_a_report_is_signed() {
         |report| report.anchored_size += 1,
         |report| report.covered -= 1,
         |report| report.judged_from += 1,
-        |report| report.signatures.unsigned = 0,
+        |report| report.signatures.unsigned += 1,
         |report| report.rpcs.push("http://other".into()),
         |report| report.not_proved.clear(),
     ];

@@ -75,7 +75,7 @@ async fn mine<const N: usize>() -> (TempDir, Pool, String, [Verb; N]) {
     let me = pool.token(Caller::Renter(wallet_account()));
     let mut leases = Vec::new();
     for at in 0..N {
-        let lease = id(&pool.lease(&me, &format!("lease {at}")).await);
+        let lease = id(&pool.lease(&me, &format!("mine-{at}")).await);
         leases.push(Verb::Release(lease.parse().unwrap()));
     }
     (dir, pool, me, leases.try_into().unwrap())
