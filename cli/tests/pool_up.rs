@@ -264,7 +264,7 @@ fn nothing_ends_before_somebody_said_yes(home: &Path, pool: &Pool) {
     let before = json(&run(home, &["registry", "--output", "json"]));
     let retire = [&["agent", "retire"], &place[..]].concat();
     no(&retire, &["is unbound from 0x", "nothing is leased on it", "`selion agent up` binds and offers it again"]);
-    no(&["account", "revoke"], &["run (0) end with payment_required", "stay claimable for 3d, up to", "account grant"]);
+    no(&["account", "revoke"], &["no lease of yours runs or waits", "stay claimable for 3d, up to", "account grant"]);
     let key = format!("0x{}", "11".repeat(20));
     no(&["account", "own-key", &key], &["all of your deposit", "No lease is paid by an own key"]);
     assert_eq!(json(&run(home, &["registry", "--output", "json"]))["providers"], before["providers"]);

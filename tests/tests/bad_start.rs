@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use selion_api::Amount;
 use selion_api::slice::SliceWant;
+use selion_contracts::BlockTag;
 use selion_tests::{Controller, Part, Pool, Renter, dead_port, run, until, want};
 
 const ANY_PORT: &str = "127.0.0.1:0";
@@ -72,7 +73,7 @@ async fn a_chain_or_a_pool_that_is_not_there_and_a_key_that_is_not_the_authority
     let other = pool.path("other.key").display().to_string();
     fs::write(&other, "22".repeat(32))?;
     fs::set_permissions(&other, Permissions::from_mode(0o600))?;
-    let authority = pool.contracts.authority(selion_contracts::BlockTag::Latest).await?.to_string();
+    let authority = pool.contracts.authority(BlockTag::Latest).await?.to_string();
     let words = [authority.as_str(), "--authority-key", "authority replace"];
     assert_refused(home, &with(&good, "--authority-key", &other), 1, &words).await?;
 
@@ -223,23 +224,51 @@ async fn a_restored_old_backup_is_refused_with_the_remedy_and_the_newer_copy_goe
     Ok(())
 }
 
-/// Starts a controller twice and copies its data in between to `kept`; the second one is killed once an agent was shown a
-/// head that the copy lacks. That agent, and the size of that head.
+/// Starts a controller twice and copies its data in between to `kept`; the second one is killed once `seen` holds of it.
+/// The size of the second one's head. No anchor tells that the copy lacks it: a controller that starts anchors what the one
+/// before it left to anchor, and then all is done again.
+async fn copied(
+    pool: &Pool,
+    data: &Path,
+    kept: &Path,
+    address: &str,
+    mut seen: impl AsyncFnMut(&Controller, Option<u64>) -> Result<()>,
+) -> Result<u64> {
+    loop {
+        let first = pool.controller_with(data, address, NO_ANCHORS).await?;
+        seen(&first, None).await?;
+        let size = size_of(&first).await?;
+        ensure!(first.part.stop().await?.success(), "it stops by itself");
+        if kept.exists() {
+            fs::remove_dir_all(kept)?;
+        }
+        copy(data, kept)?;
+        let mut second = pool.controller_with(data, address, NO_ANCHORS).await?;
+        let longer = size_of(&second).await?;
+        seen(&second, Some(longer)).await?;
+        second.part.kill().await?;
+        if pool.contracts.head(BlockTag::Latest).await?.size <= size {
+            return Ok(longer);
+        }
+    }
+}
+
+/// The same with an agent, to which the second one's head was shown.
 async fn shown_to_an_agent(pool: &Pool, data: &Path, kept: &Path, address: &str) -> Result<(Part, u64)> {
-    let first = pool.controller_with(data, address, NO_ANCHORS).await?;
-    let agent = pool.agent(&first.url, "agent", "A100 80GB").await?;
-    ensure!(first.part.stop().await?.success(), "it stops by itself");
-    copy(data, kept)?;
-    let mut second = pool.controller_with(data, address, NO_ANCHORS).await?;
-    let size = size_of(&second).await?;
-    let marks = pool.path("agent/marks.json");
-    until("the agent to be shown a head that the copy lacks", async || {
-        let marks: serde_json::Value = serde_json::from_slice(&fs::read(&marks)?)?;
-        Ok((marks["head"]["head"]["size"].as_u64() >= Some(size)).then_some(()))
+    let (mut agent, marks) = (None, pool.path("agent/marks.json"));
+    let longer = copied(pool, data, kept, address, async |controller, longer| {
+        if agent.is_none() {
+            agent = Some(pool.agent(&controller.url, "agent", "A100 80GB").await?);
+        }
+        let Some(longer) = longer else { return Ok(()) };
+        until("the agent to be shown a head that the copy lacks", async || {
+            let marks: serde_json::Value = serde_json::from_slice(&fs::read(&marks)?)?;
+            Ok((marks["head"]["head"]["size"].as_u64() >= Some(longer)).then_some(()))
+        })
+        .await
     })
     .await?;
-    second.part.kill().await?;
-    Ok((agent, size))
+    Ok((agent.context("an agent")?, longer))
 }
 
 /// So that only what is tested here tells a backup.
@@ -270,11 +299,7 @@ async fn a_restored_backup_signs_nothing_once_an_agent_shows_a_head_that_it_lack
 async fn a_restored_backup_is_told_by_the_mark_beside_the_key_without_any_agent() -> Result<()> {
     let pool = Pool::open().await?;
     let (data, old, newer) = (pool.path("controller"), pool.path("old"), pool.path("newer"));
-    assert_starts(&pool, &data).await?;
-    copy(&data, &old)?;
-    let mut controller = pool.controller_with(&data, ANY_PORT, NO_ANCHORS).await?;
-    let longer = size_of(&controller).await?;
-    controller.part.kill().await?;
+    let longer = copied(&pool, &data, &old, ANY_PORT, async |_, _| Ok(())).await?;
     fs::rename(&data, &newer)?;
     copy(&old, &data)?;
     let args = pool.controller_args(&data, ANY_PORT)?;

@@ -1,6 +1,6 @@
 //! `selion authority`: what the owner of a pool, its authority, and who may follow them, do on chain.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
 use selion_audit::evidence::begins_with;
@@ -14,6 +14,9 @@ use crate::failure::{Done, Failure};
 use crate::logged;
 use crate::output::Output;
 use crate::unit;
+
+/// So many anchors may be made while a pool changes hands.
+const ANCHORS_MEANWHILE: u32 = 5;
 
 /// The owner and the authority of a pool: bond, fees, standbys, and who comes next.
 #[derive(Debug, clap::Subcommand)]
@@ -197,11 +200,7 @@ pub async fn main(out: Output, command: Command) -> Done {
             act.at
         }
         Command::Accept(Accept { authority_key, log, act }) => {
-            let pool = act.at.open().await?;
-            let (size, root, digest) = taken_over(&pool, &log).await?;
-            let authority = Signer::open_or_create(&authority_key)?;
-            let given = consent(&pool, &authority, act.signer()?.account()).await?;
-            act.send(|pool, _| vec![pool.accept_owner(given.authority, &given.signature, size, root, digest)]).await?;
+            accept(&act, &authority_key, &log).await?;
             act.at
         }
         Command::Disown(Disown { size, authority_key, act, .. }) => {
@@ -252,6 +251,24 @@ async fn consent(pool: &Pool, authority: &Signer, owner: Account) -> Done<Given>
     let epoch = pool.head(BlockTag::Latest).await?.epoch.saturating_add(1);
     let signature = pool.sign_authority_binding(authority, owner, epoch)?;
     Ok(Given { authority: authority.account(), owner, epoch, signature })
+}
+
+/// Takes the pool over. An anchor that is made meanwhile voids what was agreed to: it is read and agreed to anew.
+async fn accept(act: &Act, authority_key: &Path, log: &str) -> Done {
+    let pool = act.at.open().await?;
+    let authority = Signer::open_or_create(authority_key)?;
+    let given = consent(&pool, &authority, act.signer()?.account()).await?;
+    let mut left = ANCHORS_MEANWHILE;
+    loop {
+        let (size, root, digest) = taken_over(&pool, log).await?;
+        let call =
+            |pool: &Pool, _: &Signer| vec![pool.accept_owner(given.authority, &given.signature, size, root, digest)];
+        let Err(failure) = act.send(call).await else { return Ok(()) };
+        left -= 1;
+        if left == 0 || pool.head(BlockTag::Latest).await?.size == size {
+            return Err(failure);
+        }
+    }
 }
 
 /// What is anchored, which has to be in the log that the next owner has.

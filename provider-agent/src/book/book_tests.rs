@@ -62,7 +62,7 @@ fn reports_survive_a_restart_and_their_numbers_go_on() {
 fn whoever_looks_at_the_reports_that_are_kept_changes_nothing_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("outbox");
-    let outbox = Outbox::open(&path).unwrap();
+    let outbox = opened(&path).unwrap();
     add(&outbox, 1, MemberEvent::Accepted);
     add(&outbox, 1, MemberEvent::Ready);
     // The agent is just writing another one.

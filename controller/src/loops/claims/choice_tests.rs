@@ -255,21 +255,27 @@ proptest! {
         }).collect();
         let wanted: BTreeSet<Account> =
             owes.iter().zip(&pairs).filter(|(_, pair)| !pair.is_dead).map(|(one, _)| one.renter).collect();
+        let hurried = owes.iter().filter(|one| one.haste == Haste::Now);
+        hurried.for_each(|one| memory.hurry(one.renter, one.provider));
         let mut now = TimeMs(0);
         for _ in 0..4_000 {
             if paid.is_superset(&wanted) {
                 break;
             }
-            let ready: Vec<Owed> = owes.iter().zip(&pairs).filter(|(one, _)| one.amount > Amount::ZERO)
-                .map(|(one, _)| *one)
+            // What was tried in a hurry is in that hurry no more.
+            let now_or = |one: &Owed| match memory.is_in_hurry(one.renter, one.provider) {
+                true => Haste::Now,
+                false => one.haste.min(Haste::Soon),
+            };
+            let ready: Vec<Owed> = owes.iter().filter(|one| one.amount > Amount::ZERO)
+                .map(|one| Owed { haste: now_or(one), ..*one })
                 .filter(|one| memory.may_try(one, Amount::ZERO, &RULES, now)).collect();
             let batches = choose(&ready, &RULES, now);
             prop_assert!(batches.len() <= ORDERS && batches.iter().all(|batch| batch.items.len() <= MOST));
             for one in batches.iter().flat_map(|batch| &batch.items) {
                 let place = usize::from(u16::from_be_bytes([one.renter.0[18], one.renter.0[19]]));
-                if pairs[place].is_dead {
-                    memory.tried(one.renter, one.provider, Amount::ZERO, now);
-                } else {
+                memory.tried(one.renter, one.provider, Amount::ZERO, now);
+                if !pairs[place].is_dead {
                     paid.insert(one.renter);
                     owes[place].amount = Amount::ZERO;
                 }
