@@ -255,7 +255,7 @@ fn may_be_own(key: Address, until: TimeMs, own: &AccountRecord, record: Option<K
     }
     match record {
         Some(KeyRecord { delegated: true, dead_from: None, cap_left, .. }) => refused(
-            "key_has_a_cap",
+            "capped_key",
             format!(
                 "{key} may sign for {} tokens by a grant: as your own key it would sign without a cap",
                 show_money(cap_left.0)
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(asked(KEY, 50_999, None), "", "the contract counts whole seconds");
         assert_eq!(asked(KEY, 49_999, None), "until_falls");
         assert_eq!(asked(CONTROLLERS, 90_000, None), "key_of_controller");
-        assert_eq!(asked(OTHER, 90_000, Some(GRANTED)), "key_has_a_cap");
+        assert_eq!(asked(OTHER, 90_000, Some(GRANTED)), "capped_key");
         let revoked = KeyRecord { dead_from: Some(TimeMs(1)), ..GRANTED };
         assert_eq!(asked(OTHER, 90_000, Some(revoked)), "");
         assert_eq!(asked(OTHER, 90_000, Some(KeyRecord { delegated: false, ..GRANTED })), "");

@@ -9,6 +9,7 @@ use selion_contracts::{BlockTag, Pool, Signer};
 use serde::Serialize;
 
 use super::onchain::{Act, Where};
+use crate::dev::{give_gas, is_dev_chain};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::logged;
@@ -246,8 +247,11 @@ pub async fn main(out: Output, command: Command) -> Done {
     out.show(&standing, |standing| table(out, standing))
 }
 
-/// The key's consent to be the owner's authority in the next epoch.
+/// The key's consent to be the owner's authority in the next epoch. On development chains its account is given gas.
 async fn consent(pool: &Pool, authority: &Signer, owner: Account) -> Done<Given> {
+    if is_dev_chain(pool.chain_id) {
+        give_gas(&pool.rpc, authority.account()).await?;
+    }
     let epoch = pool.head(BlockTag::Latest).await?.epoch.saturating_add(1);
     let signature = pool.sign_authority_binding(authority, owner, epoch)?;
     Ok(Given { authority: authority.account(), owner, epoch, signature })
