@@ -91,6 +91,8 @@ impl Guard {
     /// Why not, in words.
     pub(crate) async fn admit(&self, assignment: &Assignment) -> Result<(), String> {
         let Assignment { renter, delegate, rate, .. } = *assignment;
+        let outbox = self.book.outbox();
+        self.tabs().forget(outbox.acked(), outbox.now());
         self.within_cap(renter, rate)?;
         if rate == Rate::ZERO {
             return Ok(());

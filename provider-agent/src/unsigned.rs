@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::member_key::MemberKey;
 
+/// So long the end of a member is not forgotten that was paid for less than half, in microseconds, as reports are numbered: some
+/// of it may be owed by nobody, and who says so each time would be served for nothing.
+const DOUBTED_US: u64 = 86_400_000_000;
+
 /// What is open of every renter.
 #[derive(Debug, Default)]
 pub(crate) struct Tabs(BTreeMap<Account, Tab>);
@@ -51,6 +55,7 @@ impl Live {
 #[derive(Debug)]
 struct Over {
     open: Amount,
+    paid: Amount,
     /// Number of the report that told its end, or of a later one.
     seq: u64,
 }
@@ -94,8 +99,8 @@ impl Tab {
     }
 
     /// Counts a voucher. The rise pays each running member as far as it lies above what was billed when the member came,
-    /// then those that have ended. Of a member whose end the log had before, nothing stays open: a total that is signed
-    /// later covers its bill.
+    /// then those that have ended. Of a member whose end the log had before, and of which at least half is paid, nothing
+    /// stays open: a total that is signed later covers its bill.
     fn cover(&mut self, total: Amount, acked: u64) {
         let mut from = self.covered;
         let mut left = total.saturating_sub(from);
@@ -112,9 +117,10 @@ impl Tab {
         for one in &mut self.over {
             let part = one.open.min(left);
             one.open = one.open.saturating_sub(part);
+            one.paid = one.paid.saturating_add(part);
             left = left.saturating_sub(part);
         }
-        self.over.retain(|one| one.open > Amount::ZERO && one.seq > acked);
+        self.over.retain(|one| one.open > Amount::ZERO && (one.seq > acked || one.open > one.paid));
     }
 }
 
@@ -126,7 +132,7 @@ impl Tabs {
         for one in kept {
             let tab = tabs.0.entry(one.renter).or_default();
             (tab.covered, tab.peak, tab.written) = (one.covered, one.peak, one.open);
-            tab.over.push(Over { open: one.open, seq: u64::MAX });
+            tab.over.push(Over { open: one.open, paid: Amount::ZERO, seq: u64::MAX });
         }
         for (renter, total) in vouchers {
             match tabs.0.get_mut(renter) {
@@ -166,7 +172,16 @@ impl Tabs {
         if let Some(live) = tab.live.remove(&key)
             && live.open() > Amount::ZERO
         {
-            tab.over.push(Over { open: live.open(), seq });
+            tab.over.push(Over { open: live.open(), paid: live.paid, seq });
+        }
+    }
+
+    /// What ended more than a day before the report number `now` is forgotten, if the log has its end: it has every report up
+    /// to `acked`.
+    pub(crate) fn forget(&mut self, acked: u64, now: u64) {
+        for tab in self.0.values_mut() {
+            tab.over.retain(|one| one.seq > acked || now.saturating_sub(one.seq) < DOUBTED_US);
+            tab.note_peak();
         }
     }
 

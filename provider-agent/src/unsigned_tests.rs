@@ -115,6 +115,40 @@ fn what_was_never_billed_of_an_ended_member_goes_with_the_next_voucher() {
 }
 
 #[test]
+fn ends_that_are_hardly_paid_for_add_up_to_one_cap_whatever_is_acknowledged() {
+    let mut tabs = Tabs::default();
+    let mut total = 0;
+    for seq in 1..=4 {
+        ran(&mut tabs, seq, total, 5 * MINUTE);
+        assert_eq!(is_over(&tabs), seq == 4);
+        tabs.end(RENTER, member(seq), seq);
+        total += 1;
+        tabs.cover(RENTER, Amount(total), seq);
+        assert_eq!(open(&tabs), seq * 5 * MINUTE - total);
+    }
+    // Half of it is paid at last: the rest may be of what nobody owes.
+    tabs.cover(RENTER, Amount(10 * MINUTE), 4);
+    assert_eq!(open(&tabs), 10 * MINUTE);
+}
+
+#[test]
+fn an_end_that_was_not_paid_for_is_forgotten_after_a_day_if_the_log_has_it() {
+    let mut tabs = Tabs::default();
+    for (number, seq) in [(1, 5), (2, 9)] {
+        ran(&mut tabs, number, 0, MINUTE);
+        tabs.end(RENTER, member(number), seq);
+    }
+    tabs.forget(5, 5 + DOUBTED_US - 1);
+    assert_eq!(open(&tabs), 2 * MINUTE);
+    tabs.forget(5, 9 + DOUBTED_US);
+    assert_eq!(open(&tabs), MINUTE, "the log does not have the other end");
+    // After a restart nothing is known of an end until it is told.
+    let mut again = Tabs::restore(&tabs.unwritten(0).unwrap(), &[]);
+    again.forget(u64::MAX - 1, u64::MAX);
+    assert_eq!(open(&again), MINUTE);
+}
+
+#[test]
 fn another_renter_is_not_touched() {
     let other = Account([2; 20]);
     let mut tabs = Tabs::default();

@@ -146,6 +146,12 @@ impl Outbox {
         self.inner().acked
     }
 
+    /// The number of a report that was made now, but for those that are newer by their numbers.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        (self.clock)()
+    }
+
     /// Follows [`last_seq`](Self::last_seq).
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<u64> {
