@@ -1,7 +1,7 @@
 //! The highest head that was signed, kept beside the key that signs: a data directory that was restored from a backup meets
 //! it there, and nothing is signed that contradicts it (`docs/adr/0035-no-number-twice.md`).
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,16 @@ pub enum MarkError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Another controller has it open.
+    #[error(
+        "{} is in use: another controller signs with this key in this pool, and two that sign contradict each other; end \
+         that one first",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
     },
     /// It is not what was written.
     #[error(
@@ -54,7 +64,8 @@ pub enum MarkError {
     },
 }
 
-/// The mark of one key in one pool.
+/// The mark of one key in one pool. While it is open no other controller opens it: a copy of the data directory that is
+/// started beside its original would sign other heads of the same sizes.
 pub struct Mark {
     path: PathBuf,
     file: Mutex<File>,
@@ -68,7 +79,8 @@ impl Mark {
     ///
     /// [`MarkError`].
     pub fn open(key: &Path, otherwise: &Path, pool: &PoolId) -> Result<Self, MarkError> {
-        let name = format!("{}.{}.mark", key.file_name().unwrap_or_default().to_string_lossy(), pool.controller);
+        let key_name = key.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!("{key_name}.{}.{}.mark", pool.chain_id, pool.controller);
         let beside = key.with_file_name(&name);
         match Self::at(&beside) {
             Err(MarkError::Io { source, .. })
@@ -90,6 +102,14 @@ impl Mark {
         let mut options = OpenOptions::new();
         let mut file =
             options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(MarkError::InUse { path: path.to_owned() }),
+            // Some file systems have no locks; a mark that is read is better than none.
+            Err(TryLockError::Error(error)) => {
+                tracing::warn!(path = %path.display(), %error, "nothing keeps a second controller off this key");
+            }
+        }
         let mut text = Vec::new();
         file.by_ref().take(RECORD as u64).read_to_end(&mut text).map_err(io)?;
         let found = match text.trim_ascii() {
@@ -159,6 +179,7 @@ mod tests {
         assert_eq!(mark.highest(1), None, "a new pool");
         mark.raise(&head(u64::MAX, 1)).unwrap();
         mark.raise(&head(7, 2)).unwrap();
+        drop(mark);
         let mark = open();
         let highest = *mark.highest(1).unwrap();
         assert_eq!(highest, head(7, 2), "the last one, whole, after a longer one");
@@ -186,8 +207,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let key = dir.path().join("authority.key");
         Mark::open(&key, dir.path(), &POOL).unwrap().raise(&head(7, 2)).unwrap();
-        let other = PoolId { controller: Address([8; 20]), ..POOL };
-        assert_eq!(Mark::open(&key, dir.path(), &other).unwrap().highest(1), None);
+        // The same contracts have the same addresses on several chains.
+        for other in [PoolId { controller: Address([8; 20]), ..POOL }, PoolId { chain_id: 7, ..POOL }] {
+            assert_eq!(Mark::open(&key, dir.path(), &other).unwrap().highest(1), None);
+        }
         for file in fs::read_dir(dir.path()).unwrap() {
             assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
         }
@@ -199,9 +222,24 @@ mod tests {
         let key = dir.path().join("authority.key");
         let mark = Mark::open(&key, dir.path(), &POOL).unwrap();
         mark.raise(&head(7, 2)).unwrap();
-        fs::write(&mark.path, "{\"size\":7").unwrap();
+        let path = mark.path.clone();
+        drop(mark);
+        fs::write(&path, "{\"size\":7").unwrap();
         let said = Mark::open(&key, dir.path(), &POOL).err().unwrap().to_string();
-        assert!(said.contains(&mark.path.display().to_string()) && said.contains("remove"), "{said}");
+        assert!(said.contains(&path.display().to_string()) && said.contains("remove"), "{said}");
+    }
+
+    #[test]
+    fn while_one_controller_signs_with_a_key_no_other_opens_its_mark() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, copy) = (dir.path().join("authority.key"), tempfile::tempdir().unwrap());
+        let first = Mark::open(&key, dir.path(), &POOL).unwrap();
+        let said = Mark::open(&key, copy.path(), &POOL).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.contains("authority.key") && said.contains("another controller"), "{said}");
+        // In another pool the same key signs other heads; a chain of its own may have contracts at the same addresses.
+        Mark::open(&key, dir.path(), &PoolId { chain_id: 7, ..POOL }).unwrap();
+        drop(first);
+        Mark::open(&key, copy.path(), &POOL).unwrap();
     }
 
     #[test]

@@ -280,7 +280,8 @@ async fn a_restored_backup_signs_nothing_once_an_agent_shows_a_head_that_it_lack
     let (data, old, newer) = (pool.path("controller"), pool.path("old"), pool.path("newer"));
     let address = format!("127.0.0.1:{}", dead_port()?);
     // A backup of everything brings the mark beside the key as well: here it is as if there were none.
-    let mark = pool.path(&format!("authority.key.{}.mark", pool.contracts.at.controller));
+    let (chain_id, controller) = (pool.contracts.chain_id, pool.contracts.at.controller);
+    let mark = pool.path(&format!("authority.key.{chain_id}.{controller}.mark"));
     let (_agent, longer) = shown_to_an_agent(&pool, &data, &old, &address).await?;
     fs::rename(&data, &newer)?;
     copy(&old, &data)?;
