@@ -724,3 +724,55 @@ async fn an_agent_whose_sandbox_does_not_work_does_not_start() {
         assert!(ended.to_string().contains("ordinary user"), "{ended}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_of_reports_that_were_never_made_ends_the_link_and_no_report_is_lost() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let member = assignment(&link.spec().clone(), 1, "sleep 60");
+    link.want(1, vec![member.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    let ready = link.report().await;
+    // Nothing of an acknowledgement is signed: whoever stands between may say it.
+    link.send(ToAgent::Ack { seq: u64::MAX }).await;
+    let mut link = controller.greet(0).await;
+    let again = link.report().await;
+    assert_eq!(
+        (again.event, again.seq < ready.seq),
+        (MemberEvent::Accepted, true),
+        "what the log does not have comes again"
+    );
+    link.want(2, vec![]).await;
+    let mut last = link.report().await;
+    while !matches!(last.event, MemberEvent::Stopped { .. }) {
+        last = link.report().await;
+    }
+    assert!(last.seq > ready.seq && last.seq < u64::MAX / 2, "{}", last.seq);
+    link.send(ToAgent::Ack { seq: last.seq }).await;
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_welcome_with_a_number_that_no_clock_gives_is_none_and_the_agent_numbers_as_before() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    controller.greet(u64::MAX).await;
+    let mut link = controller.greet(0).await;
+    let member = assignment(&link.spec().clone(), 1, "true");
+    link.want(1, vec![member.clone()]).await;
+    let accepted = link.report().await;
+    assert!(accepted.event == MemberEvent::Accepted && accepted.seq < u64::MAX / 2, "{accepted:?}");
+    agent.stop.cancel();
+    loop {
+        let report = link.report().await;
+        if matches!(report.event, MemberEvent::Exited { .. } | MemberEvent::Stopped { .. }) {
+            link.send(ToAgent::Ack { seq: report.seq }).await;
+            break;
+        }
+    }
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}

@@ -28,6 +28,8 @@ const SEND: Duration = Duration::from_secs(10);
 /// Log chunks on their way that the controller has not answered. No more are sent meanwhile, so that a report waits behind
 /// half a MiB of what others print, and not behind all that the sockets between hold.
 const WINDOW: usize = 8;
+/// Highest number that a report may have. No clock comes near; above it there would be none left for those to come.
+const MOST_SEQ: u64 = 1 << 62;
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -85,6 +87,9 @@ impl Session<'_> {
                     self.link.authority.see(&self.link.book, pool, head)?;
                 }
                 let last_seq = signed.welcome.last_seq;
+                if last_seq > MOST_SEQ {
+                    return Err(LinkError::Nonsense(format!("a welcome that knows a report {last_seq}")));
+                }
                 self.link.book.outbox().acknowledge(last_seq).map_err(crate::book::BookError::from)?;
                 self.sent = last_seq;
                 self.link.logs.rewind();
@@ -173,6 +178,12 @@ impl Session<'_> {
                 self.pass(Inbound::Desired(desired)).await
             }
             ToAgent::Ack { seq } => {
+                // Nobody signs it, and what it covers is forgotten: it covers nothing that was not made.
+                let last = self.link.book.outbox().last_seq();
+                if seq > last {
+                    let what = format!("an acknowledgement of report {seq}, where {last} is the newest");
+                    return Err(LinkError::Nonsense(what));
+                }
                 Ok(self.link.book.outbox().acknowledge(seq).map_err(crate::book::BookError::from)?)
             }
             ToAgent::LinesKept { lease, attempt, member, next, again } => {
