@@ -10,7 +10,7 @@ use selion_api::lease::{NearestMiss, Resource};
 use serde::Serialize;
 
 use crate::exit::Exit;
-use crate::failure::{Done, Failure};
+use crate::failure::{Body, Done, Failure};
 use crate::unit::{show_money, show_size, show_time};
 
 /// Below this many columns a terminal gets plain tables.
@@ -111,33 +111,35 @@ impl Output {
             let _ = if on_stdout { writeln!(std::io::stdout(), "{text}") } else { writeln!(stderr, "{text}") };
             return;
         }
-        let _ = writeln!(stderr, "error: {} [{}]", lines(&body.detail), body.code);
-        if let Some(near) = &body.nearest {
-            let _ = writeln!(stderr, "  nearest: {}", nearest(near));
-        }
-        for names in &body.unmatched {
-            let there = if names.there.is_empty() { "nothing".to_owned() } else { names.there.join(", ") };
-            let _ = writeln!(
-                stderr,
-                "  {}: {} matches nothing; there is: {there}",
-                names.constraint.code(),
-                names.asked.join(", ")
-            );
-        }
-        if let Some(blocking) = &body.blocking {
-            let _ = writeln!(stderr, "  {}", crate::command::quote_view::blocking(blocking));
-        }
-        if let Some(means) = &body.means {
-            let until = if means.grant_until_ms.0 == 0 {
-                String::new()
-            } else {
-                format!(" until {}", show_time(means.grant_until_ms))
-            };
-            let (deposit, grant) = (show_money(means.deposit.0), show_money(means.grant.0));
-            let _ = writeln!(stderr, "  account: {deposit} free in the deposit; the grant may sign for {grant}{until}");
-        }
-        let _ = writeln!(stderr, "  next: {}", body.suggestion);
+        let _ = writeln!(stderr, "{}", told(body));
     }
+}
+
+/// A failure as people read it. Most of it may be a controller's, or of whoever answers in its place.
+fn told(body: &Body) -> String {
+    let mut told = vec![format!("error: {} [{}]", lines(&body.detail), printable(&body.code))];
+    if let Some(near) = &body.nearest {
+        told.push(format!("  nearest: {}", printable(&nearest(near))));
+    }
+    for names in &body.unmatched {
+        let there = if names.there.is_empty() { "nothing".to_owned() } else { names.there.join(", ") };
+        let (asked, there) = (names.asked.join(", "), printable(&there).into_owned());
+        told.push(format!("  {}: {} matches nothing; there is: {there}", names.constraint.code(), printable(&asked)));
+    }
+    if let Some(blocking) = &body.blocking {
+        told.push(format!("  {}", crate::command::quote_view::blocking(blocking)));
+    }
+    if let Some(means) = &body.means {
+        let until = if means.grant_until_ms.0 == 0 {
+            String::new()
+        } else {
+            format!(" until {}", show_time(means.grant_until_ms))
+        };
+        let (deposit, grant) = (show_money(means.deposit.0), show_money(means.grant.0));
+        told.push(format!("  account: {deposit} free in the deposit; the grant may sign for {grant}{until}"));
+    }
+    told.push(format!("  next: {}", lines(&body.suggestion)));
+    told.join("\n")
 }
 
 /// The text as a terminal may be given it: what would move a cursor, change a title or end the line is shown as an escape.
@@ -163,7 +165,7 @@ fn lines(text: &str) -> String {
 pub fn notice(text: &str) {
     if !QUIET.load(Ordering::Relaxed) {
         // Nobody can be told that stderr is gone.
-        let _ = writeln!(std::io::stderr(), "{text}");
+        let _ = writeln!(std::io::stderr(), "{}", lines(text));
     }
 }
 
@@ -265,6 +267,9 @@ pub fn bytes(text: &[u8]) -> Done {
 
 #[cfg(test)]
 mod tests {
+    use selion_api::blocking::Constraint;
+    use selion_api::rest::Unmatched;
+
     use super::*;
 
     #[test]
@@ -275,6 +280,18 @@ mod tests {
         let text = output.table(["REGION"], vec![["eu\u{1b}[2J\n0 attacker".into()]], "none");
         assert_eq!(text.lines().count(), 2, "{text:?}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn no_part_of_a_controllers_problem_reaches_the_terminal_as_it_is() {
+        let evil = || "s\u{1b}]0;owned\u{7}\u{1b}[2J".to_owned();
+        let unmatched = vec![Unmatched { constraint: Constraint::Models, asked: vec![evil()], there: vec![evil()] }];
+        let (errors, nearest, blocking, means, trace_id) = (Vec::new(), None, None, None, None);
+        let (code, detail, suggestion) = (evil(), evil(), evil());
+        let text =
+            told(&Body { exit: 5, code, detail, suggestion, errors, nearest, blocking, unmatched, means, trace_id });
+        assert!(!text.contains(['\u{1b}', '\u{7}']) && text.contains("owned"), "{text:?}");
+        assert_eq!(text.lines().count(), 3, "{text:?}");
     }
 
     #[test]

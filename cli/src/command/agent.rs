@@ -12,7 +12,7 @@ use crate::consent::agreed;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
 use crate::layers::layered;
-use crate::output::{Output, line};
+use crate::output::{Output, line, printable};
 use crate::serving::Flags;
 use crate::unit;
 
@@ -290,14 +290,15 @@ fn tell(out: Output, event: &Event) {
     let _ = if out.is_json() { out.json(event) } else { line(&format!("{now} {}", sentence(event))) };
 }
 
+/// What a controller said of it may be anything.
 fn sentence(event: &Event) -> String {
     match event {
         Event::Up { gpus, sandbox, .. } => {
             format!("{gpus} GPUs to offer; {}; Ctrl-C stops the agent", sandbox_sentence(*sandbox))
         }
         Event::Linked => "linked: the controller knows this node".to_owned(),
-        Event::LinkLost { why } => format!("link lost ({why}); connecting again"),
-        Event::Refused { reason, detail } => format!("refused: {reason}: {detail}"),
+        Event::LinkLost { why } => format!("link lost ({}); connecting again", printable(why)),
+        Event::Refused { reason, detail } => format!("refused: {reason}: {}", printable(detail)),
         Event::Member { member, what, metered_ms } => {
             format!("{} member {} {what}, metered {}", member.lease, member.member, unit::show_elapsed(*metered_ms))
         }
@@ -354,6 +355,23 @@ impl From<JoinError> for Failure {
                 Self::usage(error, "ask the pool's operator, or run `selion up` for a pool of your own")
             }
             other => Self::new(Exit::Failure, "join", chain(&other), "`selion agent doctor` shows what the chain has"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selion_api::Reason;
+
+    use super::*;
+
+    #[test]
+    fn what_a_controller_says_to_an_agent_cannot_move_the_cursor() {
+        let evil = || "no\u{1b}[2J\n2026-11-24 voucher of nobody".to_owned();
+        let events = [Event::LinkLost { why: evil() }, Event::Refused { reason: Reason::BadRequest, detail: evil() }];
+        for event in events {
+            let told = sentence(&event);
+            assert!(!told.contains(['\u{1b}', '\n']) && told.contains("voucher of nobody"), "{told:?}");
         }
     }
 }
