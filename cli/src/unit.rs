@@ -1,6 +1,10 @@
 //! Units as people write them. Everywhere else: milliseconds, bytes and token base units.
 
+use std::str::FromStr;
+
+use selion_api::id::BadId;
 use selion_api::{Amount, Rate, TimeMs};
+use selion_contracts::audited::text_hash;
 
 /// A text that is not a value of its unit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,6 +216,35 @@ pub fn rate(text: &str) -> Result<Rate, BadUnit> {
     money(text).map(Rate).ok_or_else(bad)
 }
 
+/// An address, or the account of one, that money goes to or that may move it. Letters of both cases carry a checksum
+/// (EIP-55): one that does not fit was mistyped.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn payee<A: FromStr<Err = BadId>>(text: &str) -> Result<A, String> {
+    let address = text.parse().map_err(|error: BadId| error.to_string())?;
+    let letters = || text.strip_prefix("0x").unwrap_or_default().bytes().filter(u8::is_ascii_alphabetic);
+    let has_both =
+        letters().any(|letter| letter.is_ascii_uppercase()) && letters().any(|letter| letter.is_ascii_lowercase());
+    if has_both && text != with_checksum(text) {
+        return Err(format!(
+            "the checksum of `{text}`, its large and small letters, does not fit: some of it was mistyped; copy it again"
+        ));
+    }
+    Ok(address)
+}
+
+/// An address with the letters that are large by its checksum.
+fn with_checksum(address: &str) -> String {
+    let small = address.trim_start_matches("0x").to_ascii_lowercase();
+    let hash = text_hash(&small).to_string();
+    let nibbles = hash.trim_start_matches("0x").bytes();
+    let letters = small.chars().zip(nibbles);
+    let cased = letters.map(|(letter, nibble)| if nibble >= b'8' { letter.to_ascii_uppercase() } else { letter });
+    format!("0x{}", cased.collect::<String>())
+}
+
 /// The text that [`amount`] and [`rate`] read: exact, at least two decimals.
 pub fn show_money(base_units: u64) -> String {
     let part = format!("{:06}", base_units % ONE);
@@ -222,11 +255,33 @@ pub fn show_money(base_units: u64) -> String {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use selion_api::{Account, Address};
 
     use super::*;
 
     proptest! {
         #[test]
+    fn an_address_whose_checksum_does_not_fit_is_refused_and_one_without_is_taken() {
+        // The examples of EIP-55.
+        for good in [
+            "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+            "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+            "0x52908400098527886E0F7030069857D2E4169EE7",
+            "0xde709f2102306220921060314715629080e2fb77",
+        ] {
+            let small = good.to_ascii_lowercase();
+            assert_eq!(payee::<Address>(good), payee(&small), "{good}");
+            assert_eq!(payee::<Account>(good).unwrap().to_string(), small);
+        }
+        // A wrong digit, a wrong case.
+        for bad in ["0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAe0", "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAeD"] {
+            let said = payee::<Address>(bad).unwrap_err();
+            assert!(said.contains(bad) && said.contains("checksum"), "{said}");
+        }
+        assert!(payee::<Address>("0x00").unwrap_err().contains("20-byte"));
+    }
+
+    #[test]
         fn every_value_reads_back_as_it_was_written(value: u64) {
             prop_assert_eq!(duration(&show_duration(value)), Ok(value));
             prop_assert_eq!(memory(&show_memory(value)), Ok(value));

@@ -66,7 +66,7 @@ pub enum Command {
     /// Takes what has thawed
     Withdraw {
         /// Who gets it [default: the account]
-        #[arg(long, value_name = "ADDRESS")]
+        #[arg(long, value_name = "ADDRESS", value_parser = unit::payee::<Address>)]
         to: Option<Address>,
         /// Has the pool's controller send it even if the account has gas; without gas it is tried anyway
         #[arg(long)]

@@ -38,7 +38,7 @@ pub struct Revoke {
 #[derive(Debug, clap::Args)]
 pub struct OwnKey {
     /// The key's address; a former own key stays claimable for the pool's thaw time
-    #[arg(value_name = "KEY")]
+    #[arg(value_name = "KEY", value_parser = unit::payee::<Address>)]
     key: Address,
     /// It signs for use within this time from now; that end can only move out
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = unit::duration)]

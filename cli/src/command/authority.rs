@@ -64,7 +64,7 @@ pub struct Replace {
 #[derive(Debug, clap::Args)]
 pub struct Announce {
     /// The next owner
-    #[arg(value_name = "ACCOUNT")]
+    #[arg(value_name = "ACCOUNT", value_parser = unit::payee::<Account>)]
     next: Option<Account>,
     #[command(flatten)]
     act: Act,
@@ -104,7 +104,7 @@ pub struct Disown {
 #[derive(Debug, clap::Args)]
 pub struct Consent {
     /// The owner
-    #[arg(value_name = "ACCOUNT")]
+    #[arg(value_name = "ACCOUNT", value_parser = unit::payee::<Account>)]
     owner: Account,
     /// File with the authority's key; made if it is not there
     #[arg(long, value_name = "FILE")]
@@ -117,7 +117,7 @@ pub struct Consent {
 #[derive(Debug, clap::Args)]
 pub struct Standby {
     /// The account
-    #[arg(value_name = "ACCOUNT")]
+    #[arg(value_name = "ACCOUNT", value_parser = unit::payee::<Account>)]
     standby: Account,
     /// It may not any more
     #[arg(long)]
@@ -143,7 +143,7 @@ pub struct Fees {
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<u32>,
     /// Who gets them [default: the account of the key file]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = unit::payee::<Address>)]
     to: Option<Address>,
     #[command(flatten)]
     act: Act,

@@ -75,7 +75,7 @@ pub struct Unbond {
 #[derive(Debug, clap::Args)]
 pub struct SetPayout {
     /// Who gets earnings and stake from then on, and alone can name another account
-    #[arg(value_name = "ADDRESS")]
+    #[arg(value_name = "ADDRESS", value_parser = unit::payee::<Address>)]
     to: Address,
     /// File with the key of who is paid now [default: provider.key of the state directory]
     #[arg(long, value_name = "FILE")]
