@@ -141,6 +141,17 @@ pub fn words(reason: &str) -> Option<Words> {
             "there is nothing to do",
         ),
         "SimulatedRefused" => ("this pool was made without simulated GPUs".to_owned(), "offer real ones"),
+        "NotAnnounced" if said.number("readyAt") == 0 => (
+            format!("nobody named {} as the next owner", said.value("caller")),
+            "the owner does: selion authority announce",
+        ),
+        "NotAnnounced" => (
+            format!("{} is named as the next owner, from {}", said.value("announced"), said.date("readyAt")),
+            "accept with that account's key, after that time",
+        ),
+        "ERC20InsufficientBalance" => {
+            (format!("{} has less of the pool's token than that", said.value("sender")), "send it the rest")
+        }
         "TooEarly" => (format!("that is possible from {}", said.date("from")), "do it again after that time"),
         other => (plain(other, &said.values), "the message says what the contract holds against it"),
     };
@@ -173,6 +184,10 @@ mod tests {
         let staked = words("NotStaked(provider: 0x01, stake: 0, minStake: 2500000)").unwrap();
         assert!(staked.detail.contains("is 0.00 tokens, the pool's least is 2.50 tokens"), "{}", staked.detail);
         assert_eq!(words("NotReady(amount: 0, readyAt: 0)").unwrap().detail, "nothing is on its way out");
+        let poor = words("ERC20InsufficientBalance(sender: 0x01, balance: 0, needed: 99999999000000)").unwrap();
+        assert_eq!(poor.detail, "0x01 has less of the pool's token than that");
+        let stranger = words("NotAnnounced(caller: 0x01, announced: 0x00, readyAt: 0)").unwrap();
+        assert_eq!(stranger.detail, "nobody named 0x01 as the next owner");
     }
 
     #[test]

@@ -191,8 +191,9 @@ pub async fn main(out: Output, command: Command) -> Done {
             });
         }
         Command::Replace(Replace { authority_key, act }) => {
+            let owner = act.signer()?.account();
             let authority = Signer::open_or_create(&authority_key)?;
-            let given = consent(&act.at.open().await?, &authority, act.signer()?.account()).await?;
+            let given = consent(&act.at.open().await?, &authority, owner).await?;
             act.send(|pool, _| vec![pool.replace_authority(given.authority, &given.signature)]).await?;
             act.at
         }
@@ -205,8 +206,9 @@ pub async fn main(out: Output, command: Command) -> Done {
             act.at
         }
         Command::Disown(Disown { size, authority_key, act, .. }) => {
+            let owner = act.signer()?.account();
             let authority = Signer::open_or_create(&authority_key)?;
-            let given = consent(&act.at.open().await?, &authority, act.signer()?.account()).await?;
+            let given = consent(&act.at.open().await?, &authority, owner).await?;
             act.send(|pool, _| vec![pool.disown_anchors(size, given.authority, &given.signature)]).await?;
             act.at
         }
@@ -260,8 +262,9 @@ async fn consent(pool: &Pool, authority: &Signer, owner: Account) -> Done<Given>
 /// Takes the pool over. An anchor that is made meanwhile voids what was agreed to: it is read and agreed to anew.
 async fn accept(act: &Act, authority_key: &Path, log: &str) -> Done {
     let pool = act.at.open().await?;
+    let owner = act.signer()?.account();
     let authority = Signer::open_or_create(authority_key)?;
-    let given = consent(&pool, &authority, act.signer()?.account()).await?;
+    let given = consent(&pool, &authority, owner).await?;
     let mut left = ANCHORS_MEANWHILE;
     loop {
         let (size, root, digest) = taken_over(&pool, log).await?;
