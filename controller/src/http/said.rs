@@ -64,6 +64,12 @@ impl Heard {
         Ok(Self(Mutex::new(words)))
     }
 
+    /// How many words are remembered.
+    #[cfg(test)]
+    pub fn remembered(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).said.len()
+    }
+
     /// Notes a word that was not heard before. What came of it is not asked: one that was lost on its way is said anew.
     fn hear(&self, said_ms: TimeMs, digest: Hash32, now: TimeMs) -> Result<(), Deaf> {
         let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);

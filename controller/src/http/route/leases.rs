@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
-use selion_api::lease::Refusal;
+use selion_api::lease::{LeaseState, Refusal};
 use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote, Word};
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Reason};
 use selion_market::{Admission, Answer as Told, Input, RequestLease, Stamp};
@@ -192,6 +192,7 @@ pub(in crate::http) async fn release(
     MaybeJson(word): MaybeJson<Word>,
 ) -> Result<Response, Problem> {
     let input = Input::Release { renter: renter.account, lease: id, said: said::said(word)? };
+    may_release(&app, renter.account, id)?;
     said::hear(&app, &input)?;
     let step = app.log.submit(input, None).await?;
     let answer = match step.answer() {
@@ -199,6 +200,18 @@ pub(in crate::http) async fn release(
         _ => own(&app, renter.account, id).await.map(Answer),
     };
     Ok(promised(&app, renter.account, step.seq, answer).await)
+}
+
+/// Judges a release by what is committed, before it is remembered or entered: what there is to give back is nothing, or
+/// another's, costs memory and log nothing. Accounts are free.
+fn may_release(app: &App, account: Account, id: LeaseId) -> Result<(), Problem> {
+    let reason = app.log.read(|state| match state.leases.get(&id) {
+        None => Some(Reason::NoSuchLease),
+        Some(lease) if lease.request.renter != account => Some(Reason::NotYours),
+        Some(lease) if lease.state == LeaseState::Ended => Some(Reason::NotLive),
+        Some(_) => None,
+    });
+    reason.map_or(Ok(()), |reason| Err(Problem::refused(reason)))
 }
 
 /// How every GPU of the pool looks to the lease now: where it could go, or why not.

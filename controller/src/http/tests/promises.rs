@@ -50,8 +50,8 @@ async fn a_refused_request_a_release_and_a_pause_are_promised_too() {
     assert_eq!(released.status.as_u16(), 200);
     assert!(matches!(promised(&pool, &released, BOB).await.1, Input::Release { renter: BOB, .. }));
     let foreign = pool.post(&pool.alice(), &release, &[], &Value::Null).await;
-    assert!(!foreign.status.is_success());
-    assert!(matches!(promised(&pool, &foreign, ALICE).await.1, Input::Release { renter: ALICE, .. }));
+    assert_eq!(foreign.fault().0, 403);
+    assert_eq!(foreign.header(PROMISE_HEADER), "", "what is refused without a search is no entry");
 
     // What enters nothing is promised nothing.
     let quote = pool.post(&pool.alice(), "/v1/leases?dry_run=true", &[], &want()).await;

@@ -207,3 +207,30 @@ async fn a_word_is_entered_once_also_after_a_restart() {
     let anew = Verb::Pause(true).signed(NOW.plus(1)).await;
     assert_eq!(pool.post(&me, &Verb::Pause(true).path(), &[], &anew).await.status.as_u16(), 200);
 }
+
+#[tokio::test]
+async fn a_release_of_a_lease_that_the_caller_does_not_hold_is_neither_remembered_nor_entered() {
+    let (_dir, pool, me, [own]) = mine().await;
+    let bobs = id(&pool.lease(&pool.bob(), "another").await).parse().unwrap();
+    let none = selion_api::LeaseId { seq: 99_999, index: 0 };
+    let before = pool.app.log.position().entry;
+    for (lease, fault) in [(none, (404, "no_such_lease")), (bobs, (403, "not_yours"))] {
+        let verb = Verb::Release(lease);
+        for body in [verb.signed(NOW).await, verb.plain()] {
+            let (status, code) = pool.post(&me, &verb.path(), &[], &body).await.fault();
+            assert_eq!((status, code.as_str()), fault, "{body}");
+        }
+    }
+    assert_eq!(
+        pool.app.log.position().entry,
+        before,
+        "accounts cost nothing, so what they say of others' leases may not"
+    );
+    assert_eq!(pool.app.heard.remembered(), 0);
+    assert_eq!(pool.post(&me, &own.path(), &[], &own.signed(NOW).await).await.status.as_u16(), 200);
+    let before = pool.app.log.position().entry;
+    for body in [own.signed(NOW.plus(1)).await, own.plain()] {
+        assert_eq!(pool.post(&me, &own.path(), &[], &body).await.fault(), (409, "not_live".to_owned()));
+    }
+    assert_eq!((pool.app.log.position().entry, pool.app.heard.remembered()), (before, 1), "what has ended ends once");
+}
