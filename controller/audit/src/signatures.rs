@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use selion_api::commit::PoolId;
 use selion_api::{Account, Hash32};
 use selion_contracts::signer::recover_text;
+use selion_market::{Effect, Input, RequestLease};
 
+use crate::effects::Seen;
 use crate::entries::Item;
 use crate::finding::Finding;
 use crate::report::Unsigned;
@@ -30,6 +32,16 @@ struct Once {
     entry: u64,
 }
 
+/// Whether the entry is a signed request that made a lease. It makes one for ever: a market forgets its key after a day, a
+/// controller does not.
+fn makes_a_lease(item: &Item) -> bool {
+    let Input::Request(RequestLease { signature: Some(_), .. }) = &item.input else { return false };
+    item.effects.iter().any(|leaf| match Seen::read(leaf) {
+        Some(Seen::Other(effect)) => matches!(*effect, Effect::Moved { lease, .. } if lease.seq == item.seq),
+        _ => false,
+    })
+}
+
 impl Signatures {
     /// Looks at an entry; at what was signed only if that is to be judged.
     pub(crate) fn take(&mut self, item: &Item, pool: &PoolId, judged: bool) {
@@ -44,8 +56,9 @@ impl Signatures {
             return;
         };
         // Of entries that were judged before it counts still what was said in them.
-        let Some(digest) = (judged || word.is_once()).then(|| word.digest(pool)).flatten() else { return };
-        if word.is_once() {
+        let is_once = word.is_once() || makes_a_lease(item);
+        let Some(digest) = (judged || is_once).then(|| word.digest(pool)).flatten() else { return };
+        if is_once {
             self.once.push(Once { digest, entry: item.seq });
         }
         let by = judged.then(|| recover_text(&digest.0, signature));
@@ -73,7 +86,10 @@ impl Signatures {
         let pairs = self.once.iter().zip(self.once.iter().skip(1));
         let again = pairs.filter(|(one, other)| one.digest == other.digest && other.entry >= from);
         match again.min_by_key(|(_, other)| other.entry) {
-            None => Ok(format!("{} signed releases, owners' words and hellos, none of them twice", self.once.len())),
+            None => Ok(format!(
+                "{} signed releases, owners' words, hellos and requests that made a lease, none of them twice",
+                self.once.len()
+            )),
             Some((first, again)) => {
                 let detail = format!("entry {} says again what was signed in entry {}", again.entry, first.entry);
                 Err(Finding::at(again.entry, detail))

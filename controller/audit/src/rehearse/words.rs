@@ -3,10 +3,13 @@
 use selion_api::TimeMs;
 use selion_api::commit::PoolId;
 use selion_api::said::{Reclaim, SAID_WITHIN_MS, Said, Statement};
-use selion_market::Input;
+use selion_market::{Answer, Input};
 
 use super::frauds::missing;
 use super::{Book, Lie, RehearseError};
+
+/// For so long a request's key is remembered, and somewhat longer.
+const LONGER_MS: u64 = 25 * 3_600_000;
 
 type Told = Result<Lie, RehearseError>;
 
@@ -21,6 +24,7 @@ pub(super) fn all(book: &Book, pool: &PoolId) -> Result<Vec<Lie>, RehearseError>
         again("repeated_pause", "a pause that is over", book, is_pause)?,
         again("repeated_hello", "a hello", book, is_hello)?,
         late_pause(book)?,
+        repeated_request(book)?,
     ])
 }
 
@@ -39,6 +43,10 @@ fn is_pause(input: &Input) -> bool {
 
 fn is_resume(input: &Input) -> bool {
     matches!(input, Input::SetPaused { paused: false, said: Some(_), .. })
+}
+
+fn is_request(input: &Input) -> bool {
+    matches!(input, Input::Request(asked) if asked.signature.is_some())
 }
 
 fn is_hello(input: &Input) -> bool {
@@ -112,6 +120,20 @@ fn again(fraud: &'static str, what: &str, book: &Book, which: fn(&Input) -> bool
     other.enter(input);
     let planted = format!("{what} of entry {first} is entered once more, with the signature that it has");
     lie(fraud, ("said_once", entry), planted, &other)
+}
+
+/// A renter's request is entered again once its key is forgotten: it makes another lease, which the renter pays.
+fn repeated_request(book: &Book) -> Told {
+    let ((first, input), mut other) = (last(book, is_request)?, book.clone());
+    other.now += LONGER_MS;
+    let entry = other.drafts.len();
+    match other.enter(input) {
+        Answer::Created(_) => {}
+        answer => return Err(RehearseError::Story(format!("a request after a day was answered with {answer:?}"))),
+    }
+    let planted =
+        format!("the request of entry {first} makes a lease again a day later, with the signature that it has");
+    lie("repeated_request", ("said_once", entry), planted, &other)
 }
 
 /// The pause takes effect when the owner's word does not count any more: as if it came when it was signed.

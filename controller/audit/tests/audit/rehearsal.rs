@@ -45,6 +45,7 @@ fn every_known_fraud_is_caught_and_named_in_a_story_of_its_own() {
         "repeated_pause",
         "repeated_hello",
         "late_pause",
+        "repeated_request",
     ];
     for name in known {
         assert!(names.contains(&name), "{name} is not rehearsed: {names:?}");

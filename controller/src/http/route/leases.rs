@@ -24,6 +24,10 @@ use crate::store::{output, rows};
 /// Stands for the `Idempotency-Key` of a dry run; nothing is kept under it.
 const DRY_RUN_KEY: &str = "dry run";
 
+/// Longest time between the commit of a lease and the moment from which requests are judged by it, in milliseconds: far
+/// below the day for which the market remembers its key.
+const JUST_MADE_MS: u64 = 60_000;
+
 #[derive(serde::Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -62,9 +66,12 @@ pub(in crate::http) async fn create(
         let answer = created(&app, known, prepared.idem).await;
         return Ok(promised(&app, renter.account, known.seq, answer).await);
     }
-    let Input::Request(RequestLease { request, .. }) = prepared.input.clone() else {
+    let Input::Request(RequestLease { request, signature }) = prepared.input.clone() else {
         return Err(Problem::Internal("a request was prepared as something else".to_owned()));
     };
+    if signature.is_some() {
+        makes_its_first(&app, prepared.idem).await?;
+    }
     let step = app.log.submit(prepared.input, Some(prepared.private)).await?;
     // A repeat that met the first request on its way is an entry too; promised is the one that made the lease.
     let (seq, answer) = match step.answer() {
@@ -94,6 +101,20 @@ fn admit(app: &App, input: &Input) -> Result<Option<LeaseId>, Problem> {
             let means = app.log.read(|state| explain::means(state, &asked.request, &refusal));
             Err(Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) })))
         }
+    }
+}
+
+/// A signed request makes one lease, also where the market has forgotten its key: a log in which it makes two convicts the
+/// controller (`said_once`). The rows have the key of every lease that ever was; what was made just now the market knows.
+async fn makes_its_first(app: &App, idem: Hash32) -> Result<(), Problem> {
+    let now = app.log.read(|state| state.now).max((app.clock)());
+    match rows::first_answer(&app.store.readers, idem).await? {
+        Some(first) if now.since(first.created_ms) > JUST_MADE_MS => {
+            let why = "a lease was made with this Idempotency-Key before, and a signed request makes one: sign anew, for \
+                       a new key";
+            Err(Problem::field("/signature", "repeated", why))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -176,6 +176,37 @@ async fn a_signature_is_checked_and_shown_and_no_signature_is_marked() {
 }
 
 #[tokio::test]
+async fn a_signed_request_makes_one_lease_also_after_its_key_is_forgotten() {
+    let (dir, pool) = pool().await;
+    let me = pool.token(Caller::Renter(wallet_account()));
+    let salt = Hash32([4; 32]);
+    let mut body: NewLease = serde_json::from_value(want()).unwrap();
+    let digest = signing_digest(&POOL, "lease", &body.request(wallet_account(), "signed", &salt, Vec::new()));
+    let signature = Signature(wallet().sign_message(digest.0).await.unwrap().into());
+    (body.salt, body.signature) = (Some(salt), Some(signature));
+    let signed = serde_json::to_value(&body).unwrap();
+    let asked = [("idempotency-key", "signed")];
+    let first = pool.post(&me, "/v1/leases", &asked, &signed).await;
+    let again = pool.post(&me, "/v1/leases", &asked, &signed).await;
+    assert_eq!((again.status.as_u16(), again.body), (201, first.body), "for a day it is answered with its lease");
+    LATER.set(25 * 3_600_000);
+    let (me, before) = (pool.token(Caller::Renter(wallet_account())), pool.app.log.position().entry);
+    let late = pool.post(&me, "/v1/leases", &asked, &signed).await;
+    assert_eq!((late.status.as_u16(), &late.json()["errors"][0]["code"]), (422, &json!("repeated")), "{}", late.text());
+    assert_eq!(pool.app.log.position().entry, before, "nothing of it is entered");
+    // So it is after a restart with a copy of nothing but the log.
+    let mut rows = pool.app.store.writer.acquire().await.unwrap();
+    crate::store::rows::clear(&mut rows).await.unwrap();
+    drop(rows);
+    pool.close().await;
+    let pool = Pool::open(dir.path(), 1000).await;
+    let late = pool.post(&me, "/v1/leases", &asked, &signed).await;
+    assert_eq!((late.status.as_u16(), &late.json()["errors"][0]["code"]), (422, &json!("repeated")), "{}", late.text());
+    // Who signs nothing may use a key again, as before.
+    assert_eq!(pool.post(&me, "/v1/leases", &asked, &want()).await.status.as_u16(), 201);
+}
+
+#[tokio::test]
 async fn money_is_shown_as_decimal_strings_and_a_stranger_has_none() {
     let (_dir, pool) = pool().await;
     pool.lease(&pool.alice(), "a").await;

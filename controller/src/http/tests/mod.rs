@@ -75,8 +75,13 @@ const TERMS: Terms = Terms {
     allow_unsandboxed: true,
 };
 
+thread_local! {
+    /// How much later it is than [`NOW`] for the test of this thread, in milliseconds.
+    static LATER: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 fn clock() -> TimeMs {
-    NOW
+    NOW.plus(LATER.get())
 }
 
 fn authority() -> Signer {
@@ -124,6 +129,7 @@ impl Reply {
 }
 
 async fn pool() -> (TempDir, Pool) {
+    LATER.set(0);
     let dir = tempfile::tempdir().unwrap();
     let pool = Pool::open(dir.path(), 100_000).await;
     pool.play_chain().await;
@@ -234,7 +240,7 @@ impl Pool {
     }
 
     fn token_of(&self, pass: Pass) -> String {
-        self.app.secrets.issue(&pass, NOW, None).unwrap().0
+        self.app.secrets.issue(&pass, clock(), None).unwrap().0
     }
 
     /// A nonce and its message, of which a wallet's signature makes the body of a login.
