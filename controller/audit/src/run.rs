@@ -129,9 +129,8 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
     let (pool, nodes) = agree::open(&rpcs, options.pool, options.patience).await?;
     let id = PoolId { chain_id: pool.chain_id, controller: options.pool };
     let mut log = Source::open(options, &id).await?;
-    let agree::Heard { mut facts, checks: on_chain, agreed, by } =
-        nodes.hear((log.first_block, options.patience), &options.progress).await?;
-    let anchors = facts.anchors();
+    let mut heard = nodes.hear((log.first_block, options.patience), &options.progress).await?;
+    let anchors = heard.facts.anchors();
     check_from(options.from, &anchors)?;
     let brief = Brief {
         pool: id,
@@ -143,13 +142,14 @@ pub async fn audit(options: &Options) -> Result<Report, AuditError> {
         allow_uncovered: options.allow_uncovered,
         progress: Arc::clone(&options.progress),
     };
-    let due = (facts.blocks.keys().next_back().copied(), options.patience);
+    let due = (heard.facts.blocks.keys().next_back().copied(), options.patience);
     let Passed { mut report, spine } = log.pass(brief, due).await?;
-    report.checks.push(agreed);
-    (report.block, report.block_hash) = (Some(facts.last), facts.last_hash);
+    (report.block, report.block_hash) = (Some(heard.facts.last), heard.facts.last_hash);
     // A live log goes on while it is read. What it calls final now, the chain has to call final too.
     let newest = spine.blocks.iter().map(|(_, block)| block.number).max().unwrap_or(0);
-    let came = facts.catch_up(&by, newest, options.patience, &options.progress).await;
+    let came = heard.read_on(newest, options.patience, &options.progress).await;
+    let agree::Heard { facts, checks: on_chain, agreed, .. } = heard;
+    report.checks.push(agreed);
     let in_log = match came {
         Ok(()) => chain::blocks_match(&facts, &spine.blocks),
         Err(error) => {

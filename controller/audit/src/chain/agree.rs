@@ -45,12 +45,15 @@ pub(crate) struct Heard {
     pub checks: Vec<Check>,
     /// Who said otherwise, or nothing.
     pub agreed: Check,
-    /// The one.
-    pub by: Pool,
+    /// All that were asked.
+    nodes: Nodes,
+    /// Those that agree, with what they told.
+    agreeing: Vec<(Pool, Facts)>,
 }
 
 /// What the contracts answer, and by whom.
 struct Answered {
+    /// As they were compared.
     facts: Facts,
     checks: Vec<Check>,
     by: Pool,
@@ -101,7 +104,7 @@ impl Nodes {
     pub(crate) async fn hear(mut self, (first, patience): Span, progress: &Progress) -> Result<Heard, PoolError> {
         let begun = Instant::now();
         let told = self.listen((first, patience), progress).await?;
-        let witnesses = self.compare(told, patience, progress).await?;
+        let witnesses = self.compare(told, 0, patience, progress).await?;
         let lenient = lenient(patience, begun.elapsed());
         let agreeing = most(&witnesses);
         let Answered { facts, checks, by, liars } = self.ask(&agreeing, lenient, progress).await?;
@@ -109,7 +112,9 @@ impl Nodes {
             1 => Ok(format!("only {} was asked, and is believed: name another --rpc to compare", by.rpc.node())),
             _ => self.verdict(&witnesses, &agreeing, &liars),
         };
-        Ok(Heard { facts, checks, agreed: Check::of(NAME, agreed), by })
+        let honest = agreeing.iter().filter(|one| !liars.contains(one.pool.rpc.node()));
+        let agreeing = honest.map(|one| (one.pool.clone(), one.facts.clone())).collect();
+        Ok(Heard { facts, checks, agreed: Check::of(NAME, agreed), nodes: self, agreeing })
     }
 
     fn is_silent(&mut self, pool: &Pool, why: impl std::fmt::Display) {
@@ -138,14 +143,16 @@ impl Nodes {
         }
     }
 
-    /// Waits for those that are behind, and asks each for the blocks at which it is compared with the others.
+    /// Waits for those that are behind the others or block `least`, and asks each for the blocks at which it is compared with the
+    /// others.
     async fn compare(
         &mut self,
         told: Vec<(Pool, Facts)>,
+        least: u64,
         patience: Duration,
         progress: &Progress,
     ) -> Result<Vec<Witness>, PoolError> {
-        let target = told.iter().map(|(_, facts)| facts.last).max().unwrap_or(0);
+        let target = told.iter().map(|(_, facts)| facts.last).max().unwrap_or(0).max(least);
         let slow = lenient(patience, Duration::ZERO);
         let caught_up = told.into_iter().map(async |(pool, mut facts)| {
             let caught_up = timeout(slow, facts.catch_up(&pool, target, patience, progress)).await;
@@ -207,7 +214,8 @@ impl Nodes {
                 },
             };
             match checked {
-                Ok((facts, checks)) => {
+                Ok(checks) => {
+                    let facts = one.facts.clone();
                     let answered = Answered { facts, checks, by: one.pool.clone(), liars: BTreeSet::new() };
                     if answered.checks.iter().all(|check| check.ok) {
                         return Ok(Answered { liars: self.answer_otherwise(&unlike), ..answered });
@@ -271,6 +279,36 @@ impl Nodes {
     }
 }
 
+impl Heard {
+    /// Reads on to block `newest`, by all that agreed: what came since they were compared, no one of them tells alone.
+    ///
+    /// # Errors
+    ///
+    /// That of the first node, if none tells.
+    pub(crate) async fn read_on(
+        &mut self,
+        newest: u64,
+        patience: Duration,
+        progress: &Progress,
+    ) -> Result<(), PoolError> {
+        if self.facts.last >= newest {
+            return Ok(());
+        }
+        let told = self.agreeing.clone();
+        let witnesses = self.nodes.compare(told, newest, patience, progress).await?;
+        let agreeing = most(&witnesses);
+        if let Some(first) = agreeing.first() {
+            self.facts = first.facts.clone();
+        }
+        if self.nodes.asked > 1
+            && let Err(odd) = self.nodes.verdict(&witnesses, &agreeing, &BTreeSet::new())
+        {
+            self.agreed = Check::of(NAME, Err::<String, _>(odd));
+        }
+        Ok(())
+    }
+}
+
 const TOO_SLOW: &str = "it takes many times as long as the others";
 
 /// What each of several nodes tells, in their order. Once half of them have told, who takes many times as long is not
@@ -305,12 +343,13 @@ fn lenient(patience: Duration, half: Duration) -> Duration {
     patience.saturating_mul(LEAST).max(half.saturating_mul(SLOWER))
 }
 
-/// The checks of what the pool's contracts answer at the newest final block, and the events up to there.
-async fn checked(one: &Witness, progress: &Progress) -> Result<(Facts, Vec<Check>), PoolError> {
+/// The checks of what the pool's contracts answer at the newest final block. What the node tells of blocks that come meanwhile
+/// serves its answers only: nobody compared it.
+async fn checked(one: &Witness, progress: &Progress) -> Result<Vec<Check>, PoolError> {
     let (mut facts, mut attempt) = (one.facts.clone(), 1);
     loop {
         match super::check(&one.pool, &facts).await {
-            Ok(checks) => return Ok((facts, checks)),
+            Ok(checks) => return Ok(checks),
             // A node without old state may only be asked about its head, and a block came meanwhile.
             Err(PoolError::Rpc(RpcError::Refused { .. })) if attempt < ATTEMPTS => attempt += 1,
             Err(error) => return Err(error),

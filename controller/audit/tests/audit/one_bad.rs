@@ -219,6 +219,32 @@ async fn one_node_that_is_ahead_of_all_others_vouches_for_no_block_alone() {
 }
 
 #[tokio::test]
+async fn one_node_that_goes_ahead_once_all_were_compared_vouches_for_no_block_alone() {
+    let (mut world, frozen) = (World::start().await, Arc::new(AtomicBool::new(false)));
+    let (one, other) = (freezing(&world.url, &frozen).await, freezing(&world.url, &frozen).await);
+    let held_back = Arc::new(AtomicBool::new(false));
+    let (behind, lets_go) = (freezing(&world.url, &held_back).await, held_back.clone());
+    // What contracts answer is asked once the nodes were compared.
+    let bad = node(&behind, move |question, _| {
+        if question["method"] == "eth_call" && question["params"][1]["blockHash"].is_string() {
+            lets_go.store(false, Ordering::Release);
+        }
+    });
+    let bad = bad.await;
+    for alone in [&one, &other, &bad] {
+        assert!(asked(&world, vec![alone.clone()]).await.ok);
+    }
+    frozen.store(true, Ordering::Release);
+    held_back.store(true, Ordering::Release);
+    // A block that two of three nodes never heard of, and the log has it.
+    world.anchor().await;
+    let report = asked(&world, vec![bad, one, other]).await;
+    assert!(!held_back.load(Ordering::Acquire), "it went ahead");
+    let details: Vec<&str> = report.checks.iter().map(|check| check.detail.as_str()).collect();
+    assert_eq!(wrong(&report), ["chain_blocks_in_log"], "{details:#?}");
+}
+
+#[tokio::test]
 async fn a_lie_about_the_newest_block_is_not_covered_by_a_node_that_is_behind() {
     let world = anchored().await;
     let (stale, honest) = (stale(&world).await, node(&world.url, |_, _| {}).await);
