@@ -12,6 +12,7 @@ use selion_api::{Account, Hash32, LeaseId};
 use selion_contracts::court::Stated;
 use selion_contracts::signer::recover_text;
 use selion_log::{Entry, beside, leaf_hash, root, root_with};
+use selion_market::input::RULES;
 use selion_market::{Input, State};
 use serde::{Deserialize, Serialize};
 
@@ -123,29 +124,33 @@ pub fn breach(
     published: &[LoggedEntry],
     which: impl Fn(&Offence) -> bool,
 ) -> Result<Option<Breach>, NoEvidence> {
-    let mut walks = all(pool, Some(&State::new()));
+    let mut walks = all(pool, Some(&State::new()), &which);
+    let mut across = None;
     for logged in published {
         let item = item(logged.seq, &logged.entry, &logged.effects).map_err(|_| NoEvidence::Damaged(logged.seq))?;
-        let found = walks.iter_mut().flat_map(|walk| walk.take(&item)).find(|found| which(&found.offence));
-        if let Some(found) = found {
-            return cut(pool, published, found.offence, (found.from, &item)).map(Some);
+        let found = walks.iter_mut().flat_map(|walk| walk.take(&item)).filter(|found| which(&found.offence));
+        for found in found {
+            match cut(pool, published, found.offence, (found.from, &item)) {
+                Err(NoEvidence::AcrossEpochs(seq)) => across = across.or(Some(seq)),
+                cut => return cut.map(Some),
+            }
         }
     }
-    Ok(None)
+    across.map_or(Ok(None), |seq| Err(NoEvidence::AcrossEpochs(seq)))
 }
 
-/// All that is looked for. `before`: State before the first entry, if it is known.
-fn all(pool: &PoolId, before: Option<&State>) -> [Box<dyn Walk>; 4] {
+/// All that is looked for. `before`: State before the first entry, if it is known. `wanted`: of which double leases are told.
+fn all<'a>(pool: &PoolId, before: Option<&State>, wanted: &'a dyn Fn(&Offence) -> bool) -> [Box<dyn Walk + 'a>; 4] {
     let whole = before.is_some_and(|state| state.next_seq == 0);
     [
-        Box::new(DoubleLeases::default()),
+        Box::new(DoubleLeases::new(wanted)),
         Box::new(OverBills::new(pool, whole)),
         Box::new(OverVouchers::new(whole)),
         Box::new(OverPromises::new(before)),
     ]
 }
 
-/// The entries from `from` to the last one, under the newest head of the epoch in which that was written.
+/// The entries from `from` to the last one, under the newest head of the epoch in which all of them were written.
 fn cut(
     pool: &PoolId,
     published: &[LoggedEntry],
@@ -165,6 +170,10 @@ fn cut(
     let Some((range, entries)) = range.and_then(|range| Some((range.clone(), published.get(range)?))) else {
         return Err(damaged);
     };
+    let first = entries.first().and_then(|first| item(first.seq, &first.entry, &first.effects).ok());
+    if first.ok_or(damaged)?.entry.fence.epoch != last.entry.fence.epoch {
+        return Err(NoEvidence::AcrossEpochs(last.seq));
+    }
     let beside = beside(&leaves, range.start, range.end);
     let entries = entries.iter().map(|one| Cut { entry: one.entry.clone(), effects: one.effects.clone() }).collect();
     Ok(Breach { pool: *pool, offence, head, first: from, entries, beside, before })
@@ -176,6 +185,12 @@ fn item(seq: u64, entry: &str, effects: &[String]) -> Result<Item, String> {
     let read = Entry::read(&bytes).map_err(|error| format!("entry {seq}: {error}"))?;
     if read.seq != seq {
         return Err(format!("entry {seq} calls itself entry {}", read.seq));
+    }
+    if read.rules != RULES {
+        return Err(format!(
+            "entry {seq} is under rules {}, this release judges rules {RULES}: use the release that names them",
+            read.rules
+        ));
     }
     let input: Input =
         borsh::from_slice(&read.input).map_err(|error| format!("the input of entry {seq} does not decode: {error}"))?;
@@ -200,7 +215,8 @@ fn is_signed(pool: &PoolId, head: &SignedHead, authority: Account) -> Result<(),
 
 impl Breach {
     /// What the authority's log did, in words, if it did: all entries are in a log that `authority` signed for the pool, and
-    /// they show the offence by themselves.
+    /// they show the offence by themselves. What the offence needs was entered in the head's epoch: who signs for what others
+    /// entered before him did none of it.
     ///
     /// # Errors
     ///
@@ -208,7 +224,14 @@ impl Breach {
     pub fn verify(&self, authority: Account) -> Result<String, ShowsNothing> {
         let head = &self.head.head;
         is_signed(&self.pool, &self.head, authority).map_err(ShowsNothing)?;
-        let numbered = (self.first..).zip(&self.entries);
+        let Some(to) = self.first.checked_add(self.entries.len() as u64) else {
+            return Err(ShowsNothing(format!(
+                "no log has {} entries from number {} on",
+                self.entries.len(),
+                self.first
+            )));
+        };
+        let numbered = (self.first..to).zip(&self.entries);
         let items = numbered.map(|(seq, cut)| item(seq, &cut.entry, &cut.effects));
         let items = items.collect::<Result<Vec<_>, _>>().map_err(ShowsNothing)?;
         let leaves: Vec<Hash32> = items.iter().map(|item| item.leaf).collect();
@@ -219,12 +242,30 @@ impl Breach {
             Some(before) => Some(before.read(self, authority).map_err(ShowsNothing)?),
             None => (self.first == 0).then(State::new),
         };
-        let mut walks = all(&self.pool, before.as_ref());
-        let mut found =
-            items.iter().flat_map(|item| walks.iter_mut().flat_map(|walk| walk.take(item)).collect::<Vec<_>>());
-        let found = found.find(|found| found.offence == self.offence);
-        found.map(|found| found.why).ok_or_else(|| ShowsNothing("its entries break no rule in that way".into()))
+        let wanted = |offence: &Offence| *offence == self.offence;
+        let mut walks = all(&self.pool, before.as_ref(), &wanted);
+        let found = items.iter().flat_map(|item| {
+            let found = walks.iter_mut().flat_map(|walk| walk.take(item)).filter(|found| wanted(&found.offence));
+            found.map(|found| (item.seq, found)).collect::<Vec<_>>()
+        });
+        let mut why = "its entries break no rule in that way".to_owned();
+        for (seq, found) in found {
+            if [found.from, seq].iter().all(|seq| epoch_of(&items, self.first, *seq) == Some(head.fence.epoch)) {
+                return Ok(found.why);
+            }
+            why = format!(
+                "not all that breaks the rule was entered in epoch {}, whose authority signed it",
+                head.fence.epoch
+            );
+        }
+        Err(ShowsNothing(why))
     }
+}
+
+/// The epoch in which an entry was written.
+fn epoch_of(items: &[Item], first: u64, seq: u64) -> Option<u32> {
+    let at = usize::try_from(seq.checked_sub(first)?).ok()?;
+    items.get(at).map(|item| item.entry.fence.epoch)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use selion_api::chain::ChainEvent;
 use selion_api::lease::LeaseState;
 use selion_api::{Account, Amount, LeaseId, TimeMs};
-use selion_market::{Effect, Input};
+use selion_market::{Effect, Input, Pocket, Transfer};
 
 use crate::effects::{GrantSeen, Run, Seen, add_up};
 use crate::entries::Item;
@@ -14,7 +14,7 @@ use crate::pass::Watch;
 
 type Pair = (Account, Account);
 
-/// Every voucher total is what final bills come to and running use at most, no total falls, and no claim on chain is
+/// Every voucher total is what final bills come to, as far as there was money for them, and running use at most; no total falls, and no claim on chain is
 /// above the pair's voucher total in the log at its time.
 #[derive(Default)]
 pub(crate) struct Claims {
@@ -24,6 +24,8 @@ pub(crate) struct Claims {
     /// When members that were repaired began.
     joined: BTreeMap<Run, TimeMs>,
     billed: BTreeMap<Pair, u64>,
+    /// What was taken out of the renter's reserve: less than the bills where his money left the vault while leases ran.
+    moved: BTreeMap<Pair, u64>,
     due: BTreeMap<Pair, Amount>,
     claims: u64,
 }
@@ -61,7 +63,8 @@ impl Claims {
         Ok(())
     }
 
-    fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
+    /// Judges an effect of the entry.
+    pub(crate) fn effect(&mut self, item: &Item, leaf: &[u8]) -> Result<(), Finding> {
         match Seen::read(leaf) {
             Some(Seen::Grant(grant)) => {
                 add_up(self.open.entry((grant.renter, grant.provider)).or_default(), grant);
@@ -79,6 +82,10 @@ impl Claims {
                 }
                 Effect::Joined { lease, attempt, member } => {
                     self.joined.insert((lease, attempt, member), item.at());
+                }
+                Effect::Moneyed(Transfer { from: Pocket::Reserved(_), to: Pocket::Owed(renter, provider), amount }) => {
+                    let moved = self.moved.entry((renter, provider)).or_default();
+                    *moved = moved.saturating_add(amount.0);
                 }
                 Effect::VoucherDue(due) => {
                     let pair = (due.renter, due.provider);
@@ -112,10 +119,14 @@ impl Claims {
             })
             .fold(0, u64::saturating_add);
         let billed = self.billed.get(&pair).copied().unwrap_or_default();
-        if cumulative.0 < billed {
+        let moved = self.moved.get(&pair).copied().unwrap_or_default();
+        if cumulative.0 < billed.min(moved) {
             return Err(Finding::at(
                 item.seq,
-                format!("the voucher total of {renter} to {provider} is {cumulative}, final bills come to {billed}"),
+                format!(
+                    "the voucher total of {renter} to {provider} is {cumulative}, final bills come to {billed}, and {moved} was moved \
+                     for them"
+                ),
             ));
         }
         let most = billed.saturating_add(running);

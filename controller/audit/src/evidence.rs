@@ -86,6 +86,12 @@ pub enum NoEvidence {
          deposit holds"
     )]
     NoBreach(u64),
+    /// Nobody's head shows alone that it was his doing.
+    #[error(
+        "entry {0} breaks a rule by what was entered under another authority before it: no head shows whose doing it is, \
+         `selion audit` tells more"
+    )]
+    AcrossEpochs(u64),
     /// The log has the report that is held.
     #[error("entry {0} of this log is that very report: there is no contradiction")]
     SameReport(u64),

@@ -1,8 +1,8 @@
-use selion_api::agent::MemberEvent;
+use selion_api::agent::{Fence, MemberEvent};
 use selion_api::chain::ChainEvent;
 use selion_api::lease::{BillLine, LeaseState};
 use selion_api::slice::GpuSpec;
-use selion_api::{Address, Amount, GpuId, MemberWant, Rate, SliceWant};
+use selion_api::{Address, Amount, GpuId, MemberWant, Rate, SliceWant, Slot};
 use selion_contracts::Signer;
 use selion_market::{Effect, Grant, Pocket, Transfer};
 
@@ -48,6 +48,33 @@ fn longer() -> Book {
     book.block(vec![ChainEvent::Withdrawn { renter, amount: Amount(1_000) }]);
     book.enter(Input::Release { renter, lease, said: None });
     book.report(lease, MemberEvent::Stopped { outputs: None }, 120_000).unwrap();
+    book.expect(lease, LeaseState::Ended).unwrap();
+    book
+}
+
+/// A deposit leaves without notice while a lease runs: it is billed for more than its renter still has. He pays in again, and
+/// leases again.
+fn poorer() -> Book {
+    let (mut book, [_, second, third]) = story();
+    let (renter, amount) = (key(21).account(), Amount(100_000_000));
+    book.run(second).unwrap();
+    book.now += 90_000;
+    book.block(vec![ChainEvent::Thawed { renter, amount, ready: selion_api::TimeMs(book.now) }]);
+    book.block(vec![ChainEvent::Withdrawn { renter, amount }]);
+    book.report(second, MemberEvent::Stopped { outputs: None }, 90_500).unwrap();
+    book.expect(second, LeaseState::Ended).unwrap();
+    book.enter(Input::Release { renter: key(22).account(), lease: third, said: None });
+    book.block(vec![ChainEvent::Deposited { renter, amount }]);
+    let profile = book.cast.spec().gpus[0].mig.as_ref().unwrap().profiles[0].name.clone();
+    let want = MemberWant::of(SliceWant::Mig { profile });
+    let lease = book.request(&key(21), &want).unwrap();
+    book.report(third, MemberEvent::Stopped { outputs: None }, 0).unwrap();
+    book.run(lease).unwrap();
+    book.now += 90_000;
+    book.report(lease, MemberEvent::Metered, 90_000).unwrap();
+    book.now += 1_000;
+    book.enter(Input::Release { renter, lease, said: None });
+    book.report(lease, MemberEvent::Stopped { outputs: None }, 90_500).unwrap();
     book.expect(lease, LeaseState::Ended).unwrap();
     book
 }
@@ -256,14 +283,17 @@ fn state_before_a_promise_that_is_not_the_one_the_authority_signed_shows_nothing
 
 #[test]
 fn no_piece_of_an_honest_log_however_it_is_cut_accuses_anybody() {
-    for book in [story().0, longer()] {
+    for book in [story().0, longer(), poorer()] {
         let log = book.seal().unwrap();
+        let report = crate::check_log(&POOL, &log, &[], &[]);
+        let claims = report.checks.iter().find(|check| check.name == "claims_covered").unwrap();
+        assert!(claims.ok, "{}", claims.detail);
         assert_eq!(breaches(&POOL, &log), Err(NoEvidence::NoBreach(log.len() as u64)));
         let mut before = State::new();
         for from in 0..log.len() {
             let known = [Some(before.clone()), None];
             for known in known.iter().filter(|known| from > 0 || known.is_some()) {
-                let mut walks = all(&POOL, known.as_ref());
+                let mut walks = all(&POOL, known.as_ref(), &|_| true);
                 for logged in &log[from..] {
                     let item = item(logged.seq, &logged.entry, &logged.effects).unwrap();
                     for walk in &mut walks {
@@ -306,4 +336,147 @@ fn a_file_with_anything_changed_or_of_another_authority_or_pool_shows_nothing() 
     let offence = Offence::DoubleLease { one: first, other: second };
     let honest = cut(&POOL, &log, offence, (grant(first) as u64, &last)).unwrap();
     assert!(honest.verify(key(1).account()).unwrap_err().0.contains("no rule in that way"));
+}
+
+#[test]
+fn numbers_that_no_log_reaches_are_refused_and_do_not_end_the_program() {
+    let (breach, _) = shown(&double(true).0);
+    for (first, entries) in [(u64::MAX, breach.entries.clone()), (u64::MAX, Vec::new()), (u64::MAX - 1, Vec::new())] {
+        let far = Breach { first, entries, ..breach.clone() };
+        assert!(far.verify(key(1).account()).is_err());
+    }
+}
+
+/// The log of a pool whose authority passed: key 2 goes on in epoch 2, does all as it should, and signs heads over all of it.
+fn handed_over(book: &mut Book, events: Vec<ChainEvent>) -> Vec<LoggedEntry> {
+    let from = book.drafts.len();
+    book.block(vec![ChainEvent::AuthorityChanged { epoch: 2, authority: key(2).account(), owner: Account([4; 20]) }]);
+    book.block(events);
+    let fence = Fence { epoch: 2, term: 2 };
+    book.drafts[from..].iter_mut().for_each(|draft| draft.stamp.fence = fence);
+    book.cast.authority = key(2);
+    book.seal().unwrap()
+}
+
+/// A file about the entries `first..to` of a log, under its newest head.
+fn file(log: &[LoggedEntry], first: usize, to: usize, offence: Offence) -> Breach {
+    let leaves: Vec<Hash32> = log.iter().map(|logged| leaf_hash(&hex::decode(&logged.entry).unwrap())).collect();
+    let entries = log[first..to].iter();
+    let entries = entries.map(|one| Cut { entry: one.entry.clone(), effects: one.effects.clone() }).collect();
+    let head = log.last().unwrap().head.unwrap();
+    Breach { pool: POOL, offence, head, first: first as u64, entries, beside: beside(&leaves, first, to), before: None }
+}
+
+#[test]
+fn who_takes_over_is_not_accused_of_what_was_entered_before_him() {
+    let (mut book, offence) = double(true);
+    let to = book.drafts.len();
+    let log = handed_over(&mut book, Vec::new());
+    let Offence::DoubleLease { one, .. } = offence else { unreachable!("it is one") };
+    let first = book.find(|effect| matches!(effect, Effect::Granted(grant) if grant.lease == one)).unwrap().0;
+    let why = file(&log, first, to, offence).verify(key(2).account()).unwrap_err().0;
+    assert!(why.contains("epoch"), "{why}");
+    // Nor if what he grants is judged by a grant that the other one only said he had made.
+    let twin = book.drafts[to - 1].effects.pop().unwrap();
+    book.drafts.last_mut().unwrap().effects.push(twin);
+    let log = book.seal().unwrap();
+    let why = file(&log, first, log.len(), offence).verify(key(2).account()).unwrap_err().0;
+    assert!(why.contains("epoch"), "{why}");
+}
+
+#[test]
+fn a_claim_of_what_a_former_authority_signed_accuses_nobody() {
+    let (mut book, _) = story();
+    let (renter, provider) = (key(20).account(), book.cast.spec().provider);
+    let (cumulative, paid) = (Amount(25_139), Amount(25_139));
+    let offence = Offence::OverVoucher { renter, provider };
+    // The voucher is of epoch 1, and claimed within the grace time after it.
+    let claimed = ChainEvent::Claimed { provider, renter, cumulative, paid, key: None };
+    let log = handed_over(&mut book, vec![claimed.clone()]);
+    let last = book.find(|effect| matches!(effect, Effect::VoucherDue(_))).unwrap().0;
+    assert_eq!(breaches(&POOL, &log), Err(NoEvidence::NoBreach(log.len() as u64)));
+    for first in [0, last] {
+        assert!(file(&log, first, log.len(), offence).verify(key(2).account()).is_err());
+    }
+    // A log that was begun again, because the other one is lost.
+    let mut book = self::book();
+    book.join(book.cast.spec()).unwrap();
+    book.block(vec![claimed]);
+    book.drafts.iter_mut().for_each(|draft| draft.stamp.fence = Fence { epoch: 2, term: 2 });
+    book.cast.authority = key(2);
+    let log = book.seal().unwrap();
+    assert_eq!(breaches(&POOL, &log), Err(NoEvidence::NoBreach(log.len() as u64)));
+    assert!(file(&log, 0, log.len(), offence).verify(key(2).account()).is_err());
+}
+
+/// Grants of that share of one GPU to as many leases as there are numbers, in one entry at the end.
+fn shares(permille: u16, leases: u32) -> (Book, Vec<LeaseId>) {
+    let (mut book, [_, second, _]) = story();
+    let (entry, at) = book.find(|effect| matches!(effect, Effect::Granted(grant) if grant.lease == second)).unwrap();
+    let Effect::Granted(grant) = book.drafts[entry].effects[at].clone() else { unreachable!("it was just found") };
+    let ids: Vec<LeaseId> = (0..leases).map(|index| LeaseId { seq: 77, index }).collect();
+    let slot = Slot::Share { compute_permille: permille, mem_bytes: 1 };
+    let gpu = GpuId([77; 16]);
+    let effects = ids.iter().map(|lease| Grant { lease: *lease, gpu, slot: slot.clone(), ..grant.clone() });
+    book.block(Vec::new());
+    book.drafts.last_mut().unwrap().effects.extend(effects.map(Effect::Granted));
+    (book, ids)
+}
+
+#[test]
+fn a_place_that_is_given_to_very_many_costs_no_more_to_look_at_than_there_are_grants() {
+    let (book, _) = shares(1_000, 300);
+    let log = book.seal().unwrap();
+    let last = log.last().unwrap();
+    let item = item(last.seq, &last.entry, &last.effects).unwrap();
+    let found = DoubleLeases::new(&|_| true).take(&item).len();
+    assert!((1..300).contains(&found), "{found} findings in 300 grants");
+    assert!(shown(&book).1.contains("nothing freed it"));
+}
+
+#[test]
+fn shares_that_are_together_more_than_a_gpu_are_shown() {
+    let (book, ids) = shares(400, 3);
+    let (breach, words) = shown(&book);
+    assert_eq!(breach.offence, Offence::DoubleLease { one: ids[0], other: ids[2] });
+    assert!(words.contains("1200 permille"), "{words}");
+    let (honest, _) = shares(500, 2);
+    let log = honest.seal().unwrap();
+    assert_eq!(breaches(&POOL, &log), Err(NoEvidence::NoBreach(log.len() as u64)));
+}
+
+#[test]
+fn a_voucher_of_more_than_was_used_is_shown_though_the_money_was_moved_as_well() {
+    let (mut book, _) = story();
+    let (renter, provider) = (key(20).account(), book.cast.spec().provider);
+    let mut is_first = true;
+    for effect in book.drafts.iter_mut().flat_map(|draft| &mut draft.effects) {
+        match effect {
+            Effect::Moneyed(Transfer { from: Pocket::Reserved(_), to: Pocket::Owed(payer, _), amount })
+                if *payer == renter =>
+            {
+                amount.0 += if is_first { 1_000 } else { 0 };
+                is_first = false;
+            }
+            Effect::Moneyed(Transfer { from: Pocket::Reserved(payer), to: Pocket::Free(_), amount })
+                if *payer == renter =>
+            {
+                amount.0 -= 1_000;
+            }
+            Effect::VoucherDue(due) => due.cumulative.0 += 1_000,
+            _ => {}
+        }
+    }
+    let (breach, words) = shown(&book);
+    assert_eq!((breach.offence, breach.first), (Offence::OverVoucher { renter, provider }, 0));
+    assert!(words.contains("at most"), "{words}");
+}
+
+#[test]
+fn entries_under_rules_that_this_release_does_not_know_are_not_judged_by_those_that_it_knows() {
+    let log = story().0.seal().unwrap();
+    let last = log.last().unwrap();
+    let entry = Entry { rules: 2, ..Entry::read(&hex::decode(&last.entry).unwrap()).unwrap() };
+    let why = item(last.seq, &hex::encode(entry.bytes()), &last.effects).unwrap_err();
+    assert!(why.contains("rules 2") && why.contains("release"), "{why}");
 }

@@ -13,9 +13,13 @@ use selion_market::{Effect, Input, Pocket, State, Transfer};
 
 use super::Offence;
 use crate::bills::Bills;
+use crate::claims::Claims;
 use crate::effects::{GrantSeen, Place, Run, Seen, in_words};
 use crate::entries::Item;
 use crate::grants::overlap;
+
+/// The pool's first epoch. Source: the vault's constructor.
+const FIRST_EPOCH: u32 = 1;
 
 /// An offence that is complete with the entry that was just taken.
 pub(super) struct Found {
@@ -35,31 +39,43 @@ fn seen(item: &Item) -> impl Iterator<Item = (&[u8], Seen)> {
     item.effects.iter().filter_map(|leaf| Some((leaf.as_slice(), Seen::read(leaf)?)))
 }
 
-/// Grants of a place that another lease holds.
-#[derive(Default)]
-pub(super) struct DoubleLeases {
+/// Grants of a place that another lease holds. Of each grant one clash is told, of those that are wanted: whoever gives a place
+/// to many has made as many pairs as their square.
+pub(super) struct DoubleLeases<'a> {
+    wanted: &'a dyn Fn(&Offence) -> bool,
     on: BTreeMap<(NodeId, GpuId), Vec<(u64, GrantSeen)>>,
     held: BTreeMap<Run, BTreeSet<(NodeId, GpuId)>>,
 }
 
-impl Walk for DoubleLeases {
+impl<'a> DoubleLeases<'a> {
+    pub(super) fn new(wanted: &'a dyn Fn(&Offence) -> bool) -> Self {
+        Self { wanted, on: BTreeMap::new(), held: BTreeMap::new() }
+    }
+}
+
+impl Walk for DoubleLeases<'_> {
     fn take(&mut self, item: &Item) -> Vec<Found> {
         let mut found = Vec::new();
         for (leaf, effect) in seen(item) {
             match effect {
                 Seen::Grant(grant) => {
                     let here = self.on.entry((grant.node, grant.gpu)).or_default();
-                    let clashes = here.iter().filter(|(_, other)| other.run.0 != grant.run.0 && clash(other, &grant));
-                    found.extend(clashes.map(|(from, other)| Found {
-                        offence: Offence::DoubleLease { one: other.run.0, other: grant.run.0 },
-                        from: *from,
-                        why: format!(
-                            "entry {}: {}. {} has the place since entry {from}, and nothing freed it",
+                    let full = overfull(here, &grant);
+                    let clashes = here.iter().filter(|(_, other)| {
+                        other.run.0 != grant.run.0 && (clash(other, &grant) || full.is_some() && is_share(other))
+                    });
+                    let mut told = clashes.map(|(from, other)| (*from, other.run.0, pair(other, &grant)));
+                    if let Some((from, holder, offence)) = told.find(|(.., offence)| (self.wanted)(offence)) {
+                        let from = full.map_or(from, |(first, _)| first.min(from));
+                        let sum = full
+                            .map_or_else(String::new, |(_, sum)| format!(", and shares of it come to {sum} permille"));
+                        let why = format!(
+                            "entry {}: {}. {holder} has the place since entry {from}, and nothing freed it{sum}",
                             item.seq,
-                            in_words(leaf),
-                            other.run.0
-                        ),
-                    }));
+                            in_words(leaf)
+                        );
+                        found.push(Found { offence, from, why });
+                    }
                     self.held.entry(grant.run).or_default().insert((grant.node, grant.gpu));
                     here.push((item.seq, grant));
                 }
@@ -76,6 +92,23 @@ impl Walk for DoubleLeases {
         }
         found
     }
+}
+
+fn pair(one: &GrantSeen, other: &GrantSeen) -> Offence {
+    Offence::DoubleLease { one: one.run.0, other: other.run.0 }
+}
+
+fn is_share(grant: &GrantSeen) -> bool {
+    matches!(grant.place, Place::Share { .. })
+}
+
+/// The first entry that gave a share of that GPU and the sum of all shares, if that is more than the GPU with the new one.
+fn overfull(here: &[(u64, GrantSeen)], new: &GrantSeen) -> Option<(u64, u64)> {
+    let share = |grant: &GrantSeen| if let Place::Share { permille, .. } = grant.place { Some(permille) } else { None };
+    let shares = here.iter().filter_map(|(_, grant)| share(grant));
+    let sum = shares.fold(share(new)?, u64::saturating_add);
+    let first = here.iter().find(|(_, grant)| is_share(grant)).map(|(seq, _)| *seq)?;
+    (sum > u64::from(WHOLE_PERMILLE)).then_some((first, sum))
 }
 
 /// Whether two grants are of one place beyond doubt: what a share beside a MIG instance means, only the market's rules say.
@@ -152,12 +185,16 @@ struct Pair {
 /// Totals of vouchers that are not what was billed, and claims above them.
 pub(super) struct OverVouchers {
     whole: bool,
+    /// Authority has passed: vouchers of others can be claimed.
+    passed: bool,
+    /// What bills and running use come to at most: of a whole log only.
+    used: Claims,
     pairs: BTreeMap<(Account, Account), Pair>,
 }
 
 impl OverVouchers {
     pub(super) fn new(whole: bool) -> Self {
-        Self { whole, pairs: BTreeMap::new() }
+        Self { whole, passed: false, used: Claims::default(), pairs: BTreeMap::new() }
     }
 
     fn pair(&mut self, renter: Account, provider: Account) -> &mut Pair {
@@ -168,14 +205,18 @@ impl OverVouchers {
 
 impl Walk for OverVouchers {
     fn take(&mut self, item: &Item) -> Vec<Found> {
-        let mut found = Vec::new();
+        let (whole, mut found) = (self.whole, Vec::new());
         let mut tell = |renter, provider, from, why: String| {
             let why = format!("entry {}: {why}", item.seq);
             found.push(Found { offence: Offence::OverVoucher { renter, provider }, from, why });
         };
         let block = if let Input::Block(block) = &item.input { block.events.as_slice() } else { &[] };
+        // A voucher of a former authority can be claimed for a while after its epoch, and the log does not say of which a claim is.
+        self.passed |= item.entry.fence.epoch != FIRST_EPOCH;
         for event in block {
-            if let ChainEvent::Claimed { provider, renter, cumulative, .. } = event
+            self.passed |= matches!(event, ChainEvent::AuthorityChanged { .. });
+            if !self.passed
+                && let ChainEvent::Claimed { provider, renter, cumulative, .. } = event
                 && let Pair { total: Some(total), since, .. } = *self.pair(*renter, *provider)
                 && cumulative.0 > total
             {
@@ -183,7 +224,8 @@ impl Walk for OverVouchers {
                 tell(*renter, *provider, since, why);
             }
         }
-        for (_, effect) in seen(item) {
+        for (leaf, effect) in seen(item) {
+            let used = self.used.effect(item, leaf);
             let Seen::Other(effect) = effect else { continue };
             match *effect {
                 Effect::Moneyed(Transfer { from: Pocket::Reserved(_), to: Pocket::Owed(renter, provider), amount }) => {
@@ -200,6 +242,8 @@ impl Walk for OverVouchers {
                             due.renter, due.provider, due.cumulative
                         );
                         tell(due.renter, due.provider, since, why);
+                    } else if let (true, Err(finding)) = (whole, used) {
+                        tell(due.renter, due.provider, 0, finding.detail);
                     }
                 }
                 _ => {}
