@@ -259,8 +259,7 @@ mod tests {
 
     use super::*;
 
-    proptest! {
-        #[test]
+    #[test]
     fn an_address_whose_checksum_does_not_fit_is_refused_and_one_without_is_taken() {
         // The examples of EIP-55.
         for good in [
@@ -281,7 +280,8 @@ mod tests {
         assert!(payee::<Address>("0x00").unwrap_err().contains("20-byte"));
     }
 
-    #[test]
+    proptest! {
+        #[test]
         fn every_value_reads_back_as_it_was_written(value: u64) {
             prop_assert_eq!(duration(&show_duration(value)), Ok(value));
             prop_assert_eq!(memory(&show_memory(value)), Ok(value));
