@@ -149,10 +149,14 @@ impl Claims {
         when: When,
     ) -> sqlx::Result<Report> {
         let When { rules, told, now } = when;
-        let kept = refreshed(store, &read).await?;
-        self.memory.keep(|renter, provider| kept.contains_key(&(renter, provider)));
-        for (renter, provider) in kept.keys().filter(|(renter, _)| told.all || told.renters.contains(renter)) {
-            self.memory.hurry(*renter, *provider);
+        let kept = refreshed(store, &read, now).await?;
+        self.memory.keep(now, |renter, provider| kept.contains_key(&(renter, provider)));
+        for (pair, one) in &kept {
+            if told.all {
+                self.memory.hurry(pair.0, pair.1);
+            } else if told.renters.contains(&pair.0) {
+                self.memory.heed(*pair, one.voucher.cumulative.saturating_sub(one.claimed), &rules, now);
+            }
         }
         let under_way: BTreeSet<String> = desk.subjects(Kind::Claim).await?.into_iter().collect();
         let mut owed = Vec::with_capacity(kept.len());
@@ -190,6 +194,7 @@ impl Claims {
 async fn refreshed(
     store: &Store,
     read: &impl Fn(&mut dyn FnMut(&State)),
+    now: TimeMs,
 ) -> sqlx::Result<BTreeMap<(Account, Account), Kept>> {
     let mut open = BTreeMap::new();
     for mut kept in signed_voucher::unclaimed(&store.writer).await? {
@@ -197,8 +202,8 @@ async fn refreshed(
         let mut paid = Amount::ZERO;
         read(&mut |state| paid = claimed(state, renter, provider));
         if paid > kept.claimed {
-            signed_voucher::mark_claimed(&store.writer, renter, provider, paid).await?;
-            kept.claimed = paid;
+            signed_voucher::mark_claimed(&store.writer, renter, provider, paid, now).await?;
+            (kept.claimed, kept.unclaimed_since) = (paid, Some(now));
         }
         if kept.claimed < kept.voucher.cumulative {
             open.insert((renter, provider), kept);

@@ -181,20 +181,28 @@ pub async fn mark_delivered(
     Ok(())
 }
 
-/// The pair's claims on chain reached `claimed`, and that is final.
+/// The pair's claims on chain reached `claimed`, and that is final. What is left was signed while the claim was on its way:
+/// it waits since `now`, or the claim of a lease that runs on would be due again at once, for dust.
 ///
 /// # Errors
 ///
 /// When SQLite fails.
-pub async fn mark_claimed(db: &SqlitePool, renter: Account, provider: Account, claimed: Amount) -> sqlx::Result<()> {
+pub async fn mark_claimed(
+    db: &SqlitePool,
+    renter: Account,
+    provider: Account,
+    claimed: Amount,
+    now: TimeMs,
+) -> sqlx::Result<()> {
     sqlx::query(
         "update signed_voucher set claimed = ?3, \
-             unclaimed_since = case when ?3 >= cumulative then null else unclaimed_since end \
+             unclaimed_since = case when ?3 >= cumulative then null else ?4 end \
          where renter = ?1 and provider = ?2 and claimed < ?3",
     )
     .bind(&renter.0[..])
     .bind(&provider.0[..])
     .bind(bytes(claimed))
+    .bind(int(now.0))
     .execute(db)
     .await?;
     Ok(())
@@ -244,9 +252,9 @@ mod tests {
         let db = &store.writer;
         let (renter, provider) = (Account([1; 20]), Account([2; 20]));
         put(db, &voucher(10, 1), TimeMs(5)).await.unwrap();
-        mark_claimed(db, renter, provider, Amount(4)).await.unwrap();
-        assert_eq!(unclaimed(db).await.unwrap().len(), 1);
-        mark_claimed(db, renter, provider, Amount(10)).await.unwrap();
+        mark_claimed(db, renter, provider, Amount(4), TimeMs(6)).await.unwrap();
+        assert_eq!(unclaimed(db).await.unwrap()[0].unclaimed_since, Some(TimeMs(6)), "what is left is not older");
+        mark_claimed(db, renter, provider, Amount(10), TimeMs(7)).await.unwrap();
         assert!(unclaimed(db).await.unwrap().is_empty());
         put(db, &voucher(11, 1), TimeMs(8)).await.unwrap();
         let kept = unclaimed(db).await.unwrap();

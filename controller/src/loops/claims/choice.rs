@@ -149,6 +149,8 @@ fn first<T, R: Ord>(mut all: Vec<T>, most: usize, risk: impl Fn(&T) -> R, since:
 pub struct Memory {
     tried: BTreeMap<(Account, Account), Tried>,
     hurry: BTreeSet<(Account, Account)>,
+    /// When pairs were last claimed in a hurry, for as long as that keeps their dust from another one.
+    hurried: BTreeMap<(Account, Account), TimeMs>,
 }
 
 struct Tried {
@@ -164,6 +166,16 @@ impl Memory {
     /// never be paid would keep its place before what can.
     pub fn hurry(&mut self, renter: Account, provider: Account) {
         self.hurry.insert((renter, provider));
+    }
+
+    /// There is news of the renter: the pair, of which so much is not claimed, is in a hurry. Dust is so once an hour at most:
+    /// who thaws again and again would burn the gas of a claim for each of his providers each time.
+    pub fn heed(&mut self, (renter, provider): (Account, Account), unclaimed: Amount, rules: &Rules, now: TimeMs) {
+        let last = self.hurried.get(&(renter, provider));
+        let lately = last.is_some_and(|at| now.since(*at) < rules.first_wait(Haste::Soon));
+        if !lately || unclaimed >= rules.dust() {
+            self.hurry(renter, provider);
+        }
     }
 
     /// Whether the pair is in a hurry, and was not tried since.
@@ -193,14 +205,17 @@ impl Memory {
 
     /// A claim of the pair is tried.
     pub fn tried(&mut self, renter: Account, provider: Account, claimed: Amount, now: TimeMs) {
-        self.hurry.remove(&(renter, provider));
+        if self.hurry.remove(&(renter, provider)) {
+            self.hurried.insert((renter, provider), now);
+        }
         let before = self.tried.get(&(renter, provider)).filter(|tried| tried.claimed >= claimed);
         let tries = before.map_or(0, |tried| tried.tries).saturating_add(1);
         self.tried.insert((renter, provider), Tried { claimed, at: now, tries });
     }
 
-    /// Forgets every pair but these.
-    pub fn keep(&mut self, still: impl Fn(Account, Account) -> bool) {
+    /// Forgets every pair but these, and what was claimed in a hurry an hour ago.
+    pub fn keep(&mut self, now: TimeMs, still: impl Fn(Account, Account) -> bool) {
+        self.hurried.retain(|_, at| now.since(*at) < HOUR);
         self.tried.retain(|(renter, provider), _| still(*renter, *provider));
         self.hurry.retain(|(renter, provider)| still(*renter, *provider));
     }

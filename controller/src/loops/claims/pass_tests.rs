@@ -213,3 +213,46 @@ async fn a_promise_whose_money_left_is_still_claimed_when_there_is_money_again()
     world.state.claimed.insert((renter(OURS), PROVIDER), Amount(6_000_000));
     assert_eq!(world.pass(told(renter(OURS)), 3).await, Report::default());
 }
+
+#[tokio::test]
+async fn who_thaws_again_and_again_has_his_dust_claimed_no_more_than_once_an_hour() {
+    let mut world = World::new().await;
+    let (minute, mut orders) = (60_000, 0);
+    for at in (0..120).map(|number| number * minute) {
+        // He uses one unit more, and thaws another sum. What is ordered is paid.
+        let total = at / minute + 1;
+        world.signed(renter(OURS), total, at).await;
+        world.state.books.entry(renter(OURS)).or_default().thawing = Amount(total);
+        if world.pass(told(renter(OURS)), at).await.orders > 0 {
+            orders += 1;
+            world.fail().await;
+            world.state.claimed.insert((renter(OURS), PROVIDER), Amount(total));
+        }
+    }
+    assert!((1..=3).contains(&orders), "{orders} claims of a unit or so in two hours");
+    // What is worth its gas is claimed at each of them.
+    for at in [121, 122] {
+        world.signed(renter(OURS), at * 1_000_000, at * minute).await;
+        assert_eq!(world.pass(told(renter(OURS)), at * minute).await.orders, 1);
+        world.fail().await;
+        world.state.claimed.insert((renter(OURS), PROVIDER), Amount(at * 1_000_000));
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_runs_on_while_its_claims_become_final_is_not_claimed_for_every_unit_once_it_is_old() {
+    let mut world = World::new().await;
+    let (minute, month) = (60_000, RULES.claim_ms);
+    world.signed(renter(OURS), 1, 0).await;
+    let mut orders = 0;
+    for at in (0..1_000).map(|number| month + number * minute) {
+        // A unit more is signed before the claim of the one before is final.
+        world.signed(renter(OURS), at / minute, at).await;
+        if world.pass(Told::default(), at).await.orders > 0 {
+            orders += 1;
+            world.fail().await;
+            world.state.claimed.insert((renter(OURS), PROVIDER), Amount(at / minute));
+        }
+    }
+    assert_eq!(orders, 1, "what is younger than a month and dust waits");
+}
