@@ -336,7 +336,7 @@ async fn a_log_that_leases_a_place_twice_is_shown_to_who_has_no_log_and_a_change
     let effects = tampered["entries"][0]["effects"].as_array_mut().context("effects")?;
     effects.pop().context("an effect")?;
     story.file("tampered.json", &tampered)?;
-    story.file("none.json", &json!({ "kind": "double_lease" }))?;
+    story.file("none.json", &json!({}))?;
     std::fs::write(story.pool.path("empty.json"), "")?;
     for (file, by, pool, why) in [
         ("tampered.json", &by, &controller, "are not those that it commits to"),

@@ -187,6 +187,11 @@ async fn a_word_that_is_too_old_or_from_times_to_come_is_refused_with_both_times
 async fn a_word_is_entered_once_also_after_a_restart() {
     let (dir, pool, me, [release]) = mine().await;
     let verbs = [release, Verb::Pause(true), Verb::Pause(false), Verb::Reclaim(7)];
+    // What waited is over with its release, which is seen before the word is.
+    let is_again = |verb: Verb, reply: &Reply| match verb {
+        Verb::Release(_) if reply.status.as_u16() == 409 => reply.fault().1 == "not_live",
+        _ => field(reply).0 == "repeated",
+    };
     for verb in verbs {
         let body = verb.signed(NOW).await;
         let path = verb.path();
@@ -194,14 +199,14 @@ async fn a_word_is_entered_once_also_after_a_restart() {
         let replies = futures::future::join_all(posts).await;
         let (good, again): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status.is_success());
         assert_eq!((good.len(), again.len()), (1, 7), "{verb:?}");
-        assert!(again.iter().all(|reply| field(reply).0 == "repeated"));
+        assert!(again.iter().all(|reply| is_again(verb, reply)), "{verb:?}");
     }
     pool.close().await;
     let pool = Pool::open(dir.path(), 1000).await;
     let before = pool.app.log.position().entry;
     for verb in verbs {
         let reply = pool.post(&me, &verb.path(), &[], &verb.signed(NOW).await).await;
-        assert_eq!(field(&reply).0, "repeated", "{verb:?}");
+        assert!(is_again(verb, &reply), "{verb:?}: {}", reply.text());
     }
     assert_eq!(pool.app.log.position().entry, before);
     let anew = Verb::Pause(true).signed(NOW.plus(1)).await;
