@@ -53,7 +53,7 @@ impl Scene {
         let mut agent = Part::start(self.pool.home(), "agent", self.with(provider))?;
         let joined = agent.said("joined").await?;
         agent.stop().await?;
-        drop(controller);
+        controller.part.stop().await?;
         Ok(Joined {
             node: joined["node"].as_str().context("a node")?.parse()?,
             spec_hash: joined["spec_hash"].as_str().context("a hash")?.to_owned(),
