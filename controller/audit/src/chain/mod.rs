@@ -264,8 +264,9 @@ pub(crate) async fn check(pool: &Pool, facts: &Facts) -> Result<Vec<Check>, Pool
     Ok(checks)
 }
 
-/// Every final block with events of the pool stands once in the log, with the same events, and no other does.
-pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)]) -> Result<String, Finding> {
+/// Every final block with events of the pool up to number `demanded` stands once in the log, with the same events, and no other
+/// does: what came while the log was read need not be in it yet.
+pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)], demanded: u64) -> Result<String, Finding> {
     let opening = facts.blocks.values().next();
     let opened = |event: &ChainEvent| matches!(event, ChainEvent::PoolOpened { .. });
     if !opening.is_some_and(|block| block.events.iter().any(opened)) {
@@ -305,7 +306,7 @@ pub(crate) fn blocks_match(facts: &Facts, log: &[(u64, Block)]) -> Result<String
             }
         }
     }
-    match due.next() {
+    match due.next().filter(|missing| missing.number <= demanded) {
         Some(missing) => Err(Finding::plain(format!(
             "block {} with {} events of the pool is final and not in the log",
             missing.number,

@@ -244,6 +244,28 @@ async fn one_node_that_goes_ahead_once_all_were_compared_vouches_for_no_block_al
     assert_eq!(wrong(&report), ["chain_blocks_in_log"], "{details:#?}");
 }
 
+/// Not the log's fault: it was read before.
+#[tokio::test]
+async fn what_comes_on_chain_while_the_log_is_read_need_not_be_in_it() {
+    let (mut world, held_back) = (World::start().await, Arc::new(AtomicBool::new(false)));
+    let (behind, lets_go) = (freezing(&world.url, &held_back).await, held_back.clone());
+    let node = node(&behind, move |question, _| {
+        if question["method"] == "eth_call" && question["params"][1]["blockHash"].is_string() {
+            lets_go.store(false, Ordering::Release);
+        }
+    });
+    let node = node.await;
+    assert!(asked(&world, vec![node.clone()]).await.ok);
+    held_back.store(true, Ordering::Release);
+    // The log has one block more than the node told first, and the chain one more than the log.
+    world.anchor().await;
+    world.send(&person(&world.pool.rpc, 20).await, world.pool.deposit(Amount(1))).await;
+    let report = asked(&world, vec![node]).await;
+    assert!(!held_back.load(Ordering::Acquire), "it went ahead");
+    let details: Vec<&str> = report.checks.iter().map(|check| check.detail.as_str()).collect();
+    assert!(report.ok, "{details:#?}");
+}
+
 #[tokio::test]
 async fn a_lie_about_the_newest_block_is_not_covered_by_a_node_that_is_behind() {
     let world = anchored().await;
