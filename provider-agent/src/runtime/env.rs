@@ -11,9 +11,21 @@ use crate::staging::RESUME_FOLDER;
 /// `PATH` of a member unless the renter sets one.
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Names and beginnings of names that a renter cannot set: what states a limit, chooses a device or loads code into
-/// the agent's helper.
-const RESERVED: [&str; 6] = ["SELION_", "LD_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "NVIDIA_", "GPU_DEVICE_ORDINAL"];
+/// Beginnings of names that reach no command, whoever set them, the renter or an image: what steers the dynamic loader
+/// (CVE-2025-23266 was an image's `LD_PRELOAD`) and what vendors' runtime hooks take as orders.
+const STRIPPED: [&str; 2] = ["LD_", "NVIDIA_"];
+
+/// Names and beginnings of names that are the agent's own to set: what states a limit or chooses a device.
+const RESERVED: [&str; 4] = ["SELION_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_", "GPU_DEVICE_ORDINAL"];
+
+/// Takes out what reaches no command. Done last, where a box is put together, so that no source of variables is missed.
+pub(super) fn strip(env: &mut Vec<(String, String)>) {
+    env.retain(|(name, _)| !begins(name, &STRIPPED));
+}
+
+fn begins(name: &str, beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
+}
 
 /// The environment, and the renter's variables that were left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +85,7 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
 
 fn may_set(name: &str, value: &str) -> bool {
     let possible = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-    possible && name != "HOME" && !RESERVED.iter().any(|reserved| name.starts_with(reserved))
+    possible && name != "HOME" && !begins(name, &STRIPPED) && !begins(name, &RESERVED)
 }
 
 #[cfg(test)]

@@ -7,11 +7,14 @@ mod advice;
 pub mod capture;
 pub mod env;
 mod helper;
+mod masks;
 pub mod peers;
 mod probe;
 mod process;
 mod removal;
 mod rooms;
+mod seccomp;
+pub mod spec;
 mod supervised;
 
 pub use advice::advice;

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::helper::{Plan, Refusal, View};
 use super::supervised::Supervised;
-use super::{Launch, Running, Runtime, RuntimeError, SANDBOX_COMMAND, sandbox_name};
+use super::{Launch, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
 /// Longest wait for a helper to take its plan, and again for it to say that the command runs.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -101,7 +101,8 @@ impl ProcessRuntime {
 
     fn plan(&self, launch: Launch) -> Plan {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, env, rooms, devices, network } = launch;
+        let Launch { command, mut env, rooms, devices, network } = launch;
+        env::strip(&mut env);
         let view = (self.walls.sandbox != Sandbox::None).then(|| View {
             work: rooms.work,
             data: rooms.data,

@@ -22,10 +22,15 @@ const PLACES: &str = "SELION_TEST_PLACES";
 
 /// The helper binary, which cargo builds beside the tests.
 pub fn helper() -> PathBuf {
+    built("sandbox_helper")
+}
+
+/// An example of this crate.
+pub fn built(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
-    let helper = own.parent().unwrap().parent().unwrap().join("examples/sandbox_helper");
-    assert!(helper.is_file(), "{} is built by `cargo test -p selion-agent`", helper.display());
-    helper
+    let program = own.parent().unwrap().parent().unwrap().join("examples").join(name);
+    assert!(program.is_file(), "{} is built by `cargo test -p selion-agent`", program.display());
+    program
 }
 
 pub fn is_root() -> bool {
@@ -61,9 +66,9 @@ pub fn again_as_an_ordinary_user() {
     open(dir.path());
     // Both programs, side by side as cargo has them, where anybody may pass.
     let own = dir.path().join("deps/tests");
-    for (from, to) in
-        [(std::env::current_exe().unwrap(), own.clone()), (helper(), dir.path().join("examples/sandbox_helper"))]
-    {
+    let examples = ["sandbox_helper", "attacker"];
+    let programs = examples.map(|name| (built(name), dir.path().join("examples").join(name)));
+    for (from, to) in programs.into_iter().chain([(std::env::current_exe().unwrap(), own.clone())]) {
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(from, &to).unwrap();
         open(&to);
@@ -144,9 +149,16 @@ impl House {
 
 /// Exit code and standard output.
 pub async fn ran(runtime: &ProcessRuntime, launch: Launch) -> (i32, String) {
+    ran_within(PATIENCE, runtime, launch).await
+}
+
+/// The same of a command that takes its time.
+pub async fn ran_within(patience: Duration, runtime: &ProcessRuntime, launch: Launch) -> (i32, String) {
     let mut running = runtime.launch(launch).await.unwrap();
     let mut said = String::new();
-    running.stdout().unwrap().read_to_string(&mut said).await.unwrap();
+    let mut out = running.stdout().unwrap();
+    let read = tokio::time::timeout(patience, out.read_to_string(&mut said)).await;
+    read.unwrap().unwrap();
     let exit = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap();
     (exit.code, said.trim_end_matches('\n').to_owned())
 }

@@ -21,7 +21,7 @@ pub(super) fn run(plan: &Plan, talk: &mut Talk) -> Result<i32, Refusal> {
     // SAFETY: this process has one thread.
     match unsafe { fork() }.map_err(|errno| format!("fork: {errno}"))? {
         ForkResult::Child => {
-            talk.refuse(&command::become_command(plan));
+            talk.refuse(&command::become_command(plan, None));
             std::process::exit(FAILED)
         }
         ForkResult::Parent { child } => {

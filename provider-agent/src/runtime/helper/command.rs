@@ -7,18 +7,20 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use nix::unistd::{AccessFlags, access, chdir, execve, setsid};
 
+use super::confine::Witness;
 use super::plan::{Plan, Refusal};
 use super::{die_with_parent, supervise};
 
-/// Becomes the command. Returns only with what went wrong.
-pub(super) fn become_command(plan: &Plan) -> Refusal {
-    match attempt(plan) {
+/// Becomes the command; in a sandbox only if the kernel, by this witness, says that its walls stand. Returns only with
+/// what went wrong.
+pub(super) fn become_command(plan: &Plan, witness: Option<&Witness>) -> Refusal {
+    match attempt(plan, witness) {
         Ok(never) => match never {},
         Err(refusal) => refusal,
     }
 }
 
-fn attempt(plan: &Plan) -> Result<std::convert::Infallible, Refusal> {
+fn attempt(plan: &Plan, witness: Option<&Witness>) -> Result<std::convert::Infallible, Refusal> {
     let step = |what: &'static str| move |errno: Errno| Refusal::Failed(format!("{what}: {errno}"));
     // A session of its own: signals to its group reach nobody else's process.
     setsid().map_err(step("new session"))?;
@@ -32,6 +34,7 @@ fn attempt(plan: &Plan) -> Result<std::convert::Infallible, Refusal> {
         plan.env.iter().map(|(name, value)| CString::new(format!("{name}={value}"))).collect();
     let (words, env) = (words.map_err(zero)?, env.map_err(zero)?);
     supervise::unblock().map_err(step("unblock signals"))?;
+    witness.map_or(Ok(()), Witness::confirm)?;
     execve(&path, &words, &env).map_err(|errno| match errno {
         Errno::ENOENT if !program.exists() => Refusal::NoSuchProgram,
         Errno::ENOENT => Refusal::Failed(format!("cannot execute {}: its interpreter is missing", program.display())),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! agent ── helper ── init (pid 1 inside) ── the renter's command        sandbox `namespaces`
-//!          unshares   the view, drops ids    no capabilities, no new privileges
+//!          unshares   the view, the walls    no capability, no call but the list's
 //! agent ── helper ───────────────────────── the renter's command        sandbox `none`
 //!          takes in whatever the command leaves behind
 //! ```
@@ -14,6 +14,7 @@
 
 mod bare;
 mod command;
+mod confine;
 mod etc;
 mod ids;
 mod loopback;

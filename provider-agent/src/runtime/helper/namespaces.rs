@@ -4,6 +4,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, getppid};
 
+use super::confine::{self, Witness};
 use super::plan::{Plan, Refusal, View};
 use super::view::Parts;
 use super::{
@@ -67,23 +68,27 @@ fn enter(shown: &View) -> Result<(), Trouble> {
     if shown.network { Ok(()) } else { loopback::switch_on() }
 }
 
-/// Init: builds the view, starts the command, reaps until it ends.
+/// Init: builds the view, puts up the walls, under which it is itself, starts the command, reaps until it ends.
 fn inside(plan: &Plan, parts: Parts, talk: &mut Talk, watch: &std::os::fd::OwnedFd) -> Result<i32, Refusal> {
     die_with_parent(Signal::SIGKILL)?;
     if is_hung_up(watch) {
         return Err(Refusal::Failed("the helper is gone".into()));
     }
+    let witness = Witness::take()?;
     view::build(parts)?;
+    confine::bar_capabilities()?;
     ids::become_renter()?;
     die_with_parent(Signal::SIGKILL)?;
+    confine::confine()?;
     // SAFETY: this process has one thread.
     match unsafe { fork() }.map_err(|errno| format!("fork: {errno}"))? {
         ForkResult::Child => {
-            talk.refuse(&command::become_command(plan));
+            talk.refuse(&command::become_command(plan, Some(&witness)));
             std::process::exit(FAILED)
         }
         ForkResult::Parent { child } => {
             talk.close();
+            drop(witness);
             Ok(supervise::supervise(child, |signal| {
                 // Everybody inside, also who left the command's session. They may be gone.
                 let _ = kill(EVERYBODY, if signal == STOP { Signal::SIGTERM } else { Signal::SIGKILL });

@@ -11,6 +11,7 @@ use nix::unistd::{chdir, pivot_root};
 use super::plan::View;
 use super::tree::{self, NODEV, NOSUID, RDONLY, Tree};
 use super::{Trouble, etc, ids};
+use crate::runtime::masks::{MASKED, READ_ONLY};
 use crate::runtime::rooms::{DATA, OUTPUT, WORK};
 
 /// Programs and libraries, as the machine has them.
@@ -20,7 +21,9 @@ const FACTS: [&str; 2] = ["/sys/devices/system/cpu", "/sys/devices/system/node"]
 /// Facts of cards, shown where the member has device nodes.
 const CARDS: [&str; 3] = ["/sys/bus/pci", "/sys/module/nvidia", "/sys/module/nvidia_uvm"];
 /// Device nodes that every program may expect. No terminal: a command that has one can type into its owner's shell.
-const NODES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const NODES: [&str; 5] = [NOTHING, "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// The device that holds nothing.
+const NOTHING: &str = "/dev/null";
 /// Folders of the command's own, which begin empty and end with it.
 const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 /// Where the new root is put together. Every source is taken out of its place before something is mounted here.
@@ -139,6 +142,7 @@ pub(super) fn build(parts: Parts) -> Result<(), Trouble> {
     }
     folder_inside(root, Path::new("/run"))?;
     proc(&folder_inside(root, Path::new("/proc"))?)?;
+    mask(root)?;
     // Only now: all places had to be made in it.
     tree::restrict(root, RDONLY | NOSUID | NODEV).map_err(|error| told("restrict", root, &error))?;
     step("enter the view", chdir(root))?;
@@ -189,6 +193,33 @@ fn proc(there: &Path) -> Result<(), Trouble> {
         Ok(()) => Ok(()),
         Err(_) => tmpfs(there, "mode=0555,size=4k"),
     }
+}
+
+/// Covers the machine's own in `/proc`: folders with empty ones, files with `/dev/null`.
+fn mask(root: &Path) -> Result<(), Trouble> {
+    let kind = |there: &Path| there.symlink_metadata().map(|meta| meta.is_dir()).ok();
+    for path in MASKED.iter().map(Path::new) {
+        let there = inside(root, path);
+        match kind(&there) {
+            Some(true) => {
+                tmpfs(&there, "mode=0555,size=4k")?;
+                tree::restrict(&there, RDONLY | NOSUID | NODEV).map_err(|error| told("restrict", path, &error))?;
+            }
+            Some(false) => Tree::take(&inside(root, Path::new(NOTHING)), NOSUID | RDONLY)
+                .and_then(|nothing| nothing.put(&there))
+                .map_err(|error| told("cover", path, &error))?,
+            None => {}
+        }
+    }
+    for path in READ_ONLY.iter().map(Path::new) {
+        let there = inside(root, path);
+        if kind(&there).is_some() {
+            Tree::take(&there, RDONLY | NOSUID | NODEV)
+                .and_then(|tree| tree.put(&there))
+                .map_err(|error| told("restrict", path, &error))?;
+        }
+    }
+    Ok(())
 }
 
 fn folder_inside(root: &Path, path: &Path) -> Result<PathBuf, Trouble> {
