@@ -122,7 +122,9 @@ mod tests {
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(digest.to_string(), text);
         assert_eq!(text.parse::<Digest>().unwrap(), digest);
-        for bad in ["", "sha256:", &text[7..], &text.to_uppercase(), &text[..70], "sha512:00", "sha256:../../etc/passwd"] {
+        for bad in
+            ["", "sha256:", &text[7..], &text.to_uppercase(), &text[..70], "sha512:00", "sha256:../../etc/passwd"]
+        {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");
         }
     }

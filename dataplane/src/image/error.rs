@@ -32,7 +32,9 @@ pub enum ImageError {
         found: Digest,
     },
     /// Bytes of another number than was declared.
-    #[error("{what} {digest} was declared with {declared} bytes and has {found}; the source is damaged or lies, use another")]
+    #[error(
+        "{what} {digest} was declared with {declared} bytes and has {found}; the source is damaged or lies, use another"
+    )]
     WrongSize {
         /// Manifest, configuration, layer.
         what: &'static str,
@@ -125,7 +127,9 @@ pub enum ImageError {
     #[error("stopped: nobody waits for it any more")]
     Stopped,
     /// The cache is full of what is in use.
-    #[error("the image cache has {limit} bytes, {held} of them in use, and {wanted} more are needed: raise its limit, or end leases")]
+    #[error(
+        "the image cache has {limit} bytes, {held} of them in use, and {wanted} more are needed: raise its limit, or end leases"
+    )]
     CacheFull {
         /// Bytes that were to be added.
         wanted: u64,
@@ -187,6 +191,17 @@ pub enum ImageError {
         /// What is missing.
         why: String,
     },
+    /// Neither the image nor the lease says what to run.
+    #[error("neither the image nor the lease names a program: give a command")]
+    NoCommand,
+    /// A word of the lease that no program can be started with. The value is not repeated: it may be secret.
+    #[error("the {what} cannot be used: {why}; write it anew")]
+    BadOverride {
+        /// Which.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
     /// Anything else the system refused.
     #[error("{}", path.display())]
     Io {
@@ -218,7 +233,9 @@ pub enum RegistryError {
         after: Duration,
     },
     /// It answers with something that no registry sends.
-    #[error("{url} is no registry's answer ({what}): check the registry's name; a web page or a proxy's login may be in between")]
+    #[error(
+        "{url} is no registry's answer ({what}): check the registry's name; a web page or a proxy's login may be in between"
+    )]
     NotARegistry {
         /// What was asked for.
         url: String,
@@ -236,13 +253,17 @@ pub enum RegistryError {
         why: &'static str,
     },
     /// An address that an image may not make us call.
-    #[error("{host} is an address of a private network, which images are not fetched from: name the host in the rules to allow it")]
+    #[error(
+        "{host} is an address of a private network, which images are not fetched from: name the host in the rules to allow it"
+    )]
     PrivateAddress {
         /// The host.
         host: String,
     },
     /// It wants credentials, and there are none.
-    #[error("{host} wants credentials for {repository}: give a user and password, or a token; a private image may also not exist")]
+    #[error(
+        "{host} wants credentials for {repository}: give a user and password, or a token; a private image may also not exist"
+    )]
     CredentialsWanted {
         /// The registry.
         host: String,

@@ -3,6 +3,7 @@
 //! - [`Registry::resolve`] asks once what a [`Reference`] stands for; [`ImageCache::pull`] gets that, whatever the tag says
 //!   by then. [`ImageCache::load`] does the same from an OCI image layout or from what `docker save` wrote.
 //! - [`Image`] holds an image in the cache: its [`ImageConfig`], its layers as folders for overlayfs, its users.
+//!   [`Image::start`] says what is executed, with a lease's [`Overrides`].
 //! - [`ImageCache::pin`] keeps one over a restart; everything else goes when room is needed, the least used first.
 //!
 //! Invariants: nothing is read as a document, unpacked or shown that was not verified by digest and size; no path of a
@@ -23,6 +24,7 @@ mod platform;
 mod pull;
 mod reference;
 mod registry;
+mod start;
 mod unpack;
 mod user;
 mod view;
@@ -37,6 +39,7 @@ pub use platform::Platform;
 pub use pull::{OnProgress, PullProgress, PullRules};
 pub use reference::{Pinned, Reference};
 pub use registry::{Credentials, Registry, RegistryRules};
+pub use start::{Overrides, Start};
 pub use unpack::{Devices, IdRange, Owners};
 pub use user::User;
 

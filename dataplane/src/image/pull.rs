@@ -20,7 +20,8 @@ use super::platform::{choose, wrong};
 use super::registry::Session;
 use super::unpack::{self, Sums};
 use super::{
-    Credentials, Devices, Digest, Fault, Image, ImageCache, ImageConfig, ImageError, ImageLimits, Pinned, Platform, Registry,
+    Credentials, Devices, Digest, Fault, Image, ImageCache, ImageConfig, ImageError, ImageLimits, Pinned, Platform,
+    Registry,
 };
 use crate::Stop;
 use crate::source::blocking;
@@ -319,7 +320,10 @@ impl Work<'_> {
             };
             let unpacked = unpack::unpack(region.reader(), &dest, &mut order);
             if let Some(part) = part
-                && !matches!(unpacked, Err(ImageError::Stopped | ImageError::CacheFull { .. } | ImageError::Full { .. }))
+                && !matches!(
+                    unpacked,
+                    Err(ImageError::Stopped | ImageError::CacheFull { .. } | ImageError::Full { .. })
+                )
             {
                 part.remove();
             }

@@ -109,7 +109,10 @@ mod tests {
     fn short_names_are_of_docker_hub_and_hosts_keep_their_port() {
         let read = |text: &str| text.parse::<Reference>().unwrap();
         let short = read("ubuntu");
-        assert_eq!((short.host(), short.repository(), short.wanted().as_str()), (DOCKER_HUB, "library/ubuntu", "latest"));
+        assert_eq!(
+            (short.host(), short.repository(), short.wanted().as_str()),
+            (DOCKER_HUB, "library/ubuntu", "latest")
+        );
         let own = read("127.0.0.1:5000/a/b:t");
         assert_eq!((own.host(), own.repository(), own.wanted().as_str()), ("127.0.0.1:5000", "a/b", "t"));
         let digest = Digest::of(b"x");

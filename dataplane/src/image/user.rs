@@ -46,7 +46,7 @@ pub(super) fn look_up(view: &View, written: &str) -> Result<User, ImageError> {
     };
     let user = if user.is_empty() { "0" } else { user };
     let account = accounts(view)?.into_iter().find(|one| is(user, &one.name, one.uid));
-    let groups = self::groups(view)?;
+    let groups = groups(view)?;
     let uid = match (&account, user.parse()) {
         (Some(account), _) => account.uid,
         (None, Ok(uid)) => uid,

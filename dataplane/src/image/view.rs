@@ -27,13 +27,13 @@ pub(super) enum Seen {
     /// It says that nothing below is to be seen.
     Hidden,
     /// A folder; opaque if those of the same name below are not part of it.
-    Folder { folder: Folder, stat: Box<FileStat>, opaque: bool },
+    Folder { stat: Box<FileStat>, opaque: bool },
     /// A file, in this layer.
     File(Folder, OsString),
     /// A link and its target.
     Link(OsString),
-    /// A part of the path before the last is no folder: its number of names, and whether it is a link.
-    Through(usize, bool),
+    /// A part of the path before the last is no folder.
+    Through,
 }
 
 /// What `layer` alone has at `path`. `Hidden` also where a folder on the way is opaque and the path ends there.
@@ -52,19 +52,19 @@ pub(super) fn look(layer: &Folder, path: &[OsString]) -> io::Result<(Seen, bool)
                 let inner = folder.folder(name)?;
                 let opaque = is_opaque(&inner);
                 if last {
-                    return Ok((Seen::Folder { folder: inner, stat: Box::new(stat), opaque }, opaque_on_the_way));
+                    return Ok((Seen::Folder { stat: Box::new(stat), opaque }, opaque_on_the_way));
                 }
                 opaque_on_the_way |= opaque;
                 folder = inner;
             }
             _ if is_whiteout(&stat) => return Ok((Seen::Hidden, true)),
-            kind if !last => return Ok((Seen::Through(index + 1, kind == SFlag::S_IFLNK), true)),
+            _ if !last => return Ok((Seen::Through, true)),
             SFlag::S_IFLNK => return Ok((Seen::Link(folder.link(name)?), true)),
             _ => return Ok((Seen::File(folder, name.clone()), true)),
         }
     }
     let stat = Box::new(fstat(&folder)?);
-    Ok((Seen::Folder { opaque: is_opaque(&folder), stat, folder }, false))
+    Ok((Seen::Folder { opaque: is_opaque(&folder), stat }, false))
 }
 
 pub(super) fn is_whiteout(stat: &FileStat) -> bool {

@@ -240,7 +240,8 @@ fn check_made(dir: &Path, rules: &CacheRules) -> Result<(), ImageError> {
 fn empty(work: &Path) -> Result<(), ImageError> {
     for entry in fs::read_dir(work).at(work)? {
         let path = entry.at(work)?.path();
-        let removed = if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let removed =
+            if path.is_dir() && !path.is_symlink() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         removed.at(&path)?;
     }
     Ok(())
@@ -254,5 +255,6 @@ fn probe(work: &Path) -> Result<(), ImageError> {
         .map_err(|error| unfit("devices with number 0/0", error.into()))?;
     fs::remove_file(&mark).at(&mark)?;
     let folder = File::open(work).at(work)?;
-    fsetxattr(&folder, OPAQUE, b"n", XattrFlags::empty()).map_err(|error| unfit("user extended attributes", error.into()))
+    fsetxattr(&folder, OPAQUE, b"n", XattrFlags::empty())
+        .map_err(|error| unfit("user extended attributes", error.into()))
 }

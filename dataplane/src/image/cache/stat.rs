@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::SystemTime;
 
-use super::state::Victim;
 use super::ImageCache;
+use super::state::Victim;
 use crate::image::error::At;
 use crate::image::{Digest, ImageError};
 

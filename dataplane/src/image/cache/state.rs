@@ -88,7 +88,7 @@ impl State {
     }
 
     /// What is missed least: parts, then layers of no image, then images, each by its last use; nothing that is held.
-    pub fn least_used(&self) -> Option<Victim> {
+    pub(super) fn least_used(&self) -> Option<Victim> {
         if let Some(part) = self.parts.keys().next() {
             return Some(Victim::Part(*part));
         }
@@ -102,7 +102,7 @@ impl State {
         idle.min_by_key(|(_, image)| image.used).map(|(id, _)| Victim::Image(*id))
     }
 
-    pub fn forget(&mut self, victim: &Victim) {
+    pub(super) fn forget(&mut self, victim: &Victim) {
         match victim {
             Victim::Part(digest) => drop(self.parts.remove(digest)),
             Victim::Layer(digest) => drop(self.layers.remove(digest)),

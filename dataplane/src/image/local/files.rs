@@ -120,7 +120,9 @@ impl TarFiles {
         let name = path.file_name().ok_or(io::Error::from(io::ErrorKind::NotFound)).at(path)?;
         let (file, look) = Folder::open(parent).and_then(|folder| folder.file(name)).at(path)?;
         let mut start = [0; 4];
-        if file.read_at(&mut start, 0).at(path)? >= 2 && (start[..2] == [0x1f, 0x8b] || start == [0x28, 0xb5, 0x2f, 0xfd]) {
+        if file.read_at(&mut start, 0).at(path)? >= 2
+            && (start[..2] == [0x1f, 0x8b] || start == [0x28, 0xb5, 0x2f, 0xfd])
+        {
             return Err(ImageError::Unsupported {
                 what: "archive of an image",
                 value: crate::image::shown(name.as_bytes()),
@@ -172,7 +174,8 @@ impl Files for TarFiles {
 
 /// The target of a link as a path from the archive's root.
 fn beside(path: &[u8], target: &[u8]) -> Vec<u8> {
-    let mut whole: Vec<u8> = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |slash| &path[..slash]).to_vec();
+    let mut whole: Vec<u8> =
+        path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |slash| &path[..slash]).to_vec();
     whole.push(b'/');
     whole.extend_from_slice(target);
     whole

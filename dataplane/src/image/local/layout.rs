@@ -46,7 +46,12 @@ pub(super) fn find(source: &Source, wanted: &Wanted) -> Result<Local, ImageError
         }
     };
     let names = name(entry).map(str::to_owned).into_iter().collect();
-    Ok(Local { manifests, names, config: source.blob("configuration", &manifest.config)?, layers: layers(source, &manifest)? })
+    Ok(Local {
+        manifests,
+        names,
+        config: source.blob("configuration", &manifest.config)?,
+        layers: layers(source, &manifest)?,
+    })
 }
 
 fn read<'a, T: Deserialize<'a>>(what: &str, bytes: &'a [u8]) -> Result<T, ImageError> {

@@ -7,8 +7,8 @@ mod saved;
 use std::path::Path;
 
 pub(super) use files::Region;
-pub(super) use layout::nested;
 use files::{Files, FolderFiles, TarFiles};
+pub(super) use layout::nested;
 
 use super::manifest::{Blob, within};
 use super::platform::Platform;
@@ -34,11 +34,8 @@ pub(super) struct Wanted<'a> {
 
 /// Finds the image in the folder or archive at `path`.
 pub(super) fn find(path: &Path, wanted: &Wanted) -> Result<Local, ImageError> {
-    let files: Box<dyn Files> = if path.is_dir() {
-        Box::new(FolderFiles::open(path)?)
-    } else {
-        Box::new(TarFiles::open(path)?)
-    };
+    let files: Box<dyn Files> =
+        if path.is_dir() { Box::new(FolderFiles::open(path)?) } else { Box::new(TarFiles::open(path)?) };
     let source = Source { files: files.as_ref(), path, limits: wanted.limits };
     if source.files.open(layout::MARK)?.is_some() {
         layout::find(&source, wanted)

@@ -5,7 +5,10 @@
 pub(super) enum Challenge {
     Basic,
     /// A token from the host of `realm`.
-    Bearer { realm: String, service: Option<String> },
+    Bearer {
+        realm: String,
+        service: Option<String>,
+    },
     /// Something else, by its scheme.
     Other(String),
 }
@@ -46,7 +49,8 @@ impl Challenge {
     }
 
     fn made(scheme: &str, pairs: &[(String, String)]) -> Self {
-        let value = |key: &str| pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|pair| pair.1.clone());
+        let value =
+            |key: &str| pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|pair| pair.1.clone());
         match (scheme.to_ascii_lowercase().as_str(), value("realm")) {
             ("basic", _) => Self::Basic,
             ("bearer", Some(realm)) => Self::Bearer { realm, service: value("service") },
@@ -108,7 +112,8 @@ mod tests {
     #[test]
     fn a_token_is_preferred_and_values_may_hold_commas_and_quotes() {
         let bearer = r#"Bearer realm="https://auth.example/t?a=1,2",service="r \"x\"",scope="repository:a:pull,push""#;
-        let wanted = Challenge::Bearer { realm: "https://auth.example/t?a=1,2".to_owned(), service: Some("r \"x\"".to_owned()) };
+        let wanted =
+            Challenge::Bearer { realm: "https://auth.example/t?a=1,2".to_owned(), service: Some("r \"x\"".to_owned()) };
         assert_eq!(Challenge::of([bearer]), Some(wanted));
         let both = Challenge::of([r#"Basic realm="x", Bearer realm=https://t"#]);
         assert_eq!(both, Some(Challenge::Bearer { realm: "https://t".to_owned(), service: None }));

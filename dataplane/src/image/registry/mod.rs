@@ -31,13 +31,15 @@ pub struct RegistryRules {
     pub connect: Duration,
     /// Longest silence before and in the middle of an answer.
     pub silence: Duration,
+    /// Longest time for the whole of one document: a manifest, a configuration, a token, a refusal.
+    pub document: Duration,
     /// How often in a row one request may fail in a way that may pass before it is given up.
     pub tries: u32,
     /// Blobs of one image that are fetched at a time.
     pub parallel: usize,
 }
 
-/// TLS and public addresses only, 10 s to connect, 30 s of silence, five tries, three blobs at a time.
+/// TLS and public addresses only, 10 s to connect, 30 s of silence, a minute a document, five tries, three blobs at a time.
 impl Default for RegistryRules {
     fn default() -> Self {
         Self {
@@ -45,6 +47,7 @@ impl Default for RegistryRules {
             private: Vec::new(),
             connect: Duration::from_secs(10),
             silence: Duration::from_secs(30),
+            document: Duration::from_secs(60),
             tries: 5,
             parallel: 3,
         }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use reqwest::{Response, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -131,7 +133,8 @@ impl Session {
     }
 
     pub(super) fn url(&self, kind: &str, name: &str) -> Result<Url, ImageError> {
-        let text = format!("{}://{}/v2/{}/{kind}/{name}", self.inner.reach.scheme(&self.host), self.host, self.repository);
+        let text =
+            format!("{}://{}/v2/{}/{kind}/{name}", self.inner.reach.scheme(&self.host), self.host, self.repository);
         Url::parse(&text)
             .map_err(|error| ImageError::BadReference { text: shown(self.host.as_bytes()), why: error.to_string() })
     }
@@ -172,7 +175,7 @@ impl Session {
             let sent = self.authorization().await?;
             let answer = self.follow(url, wish, sent.as_ref()).await?;
             if answer.status() != StatusCode::UNAUTHORIZED {
-                return self.accept(answer, what).await;
+                return self.accept(answer, what, wish.from > 0).await;
             }
             if asked_again {
                 return Err(self.not_let_in().into());
@@ -199,14 +202,18 @@ impl Session {
                 return Ok(answer);
             }
             let location = answer.headers().get(LOCATION).and_then(|text| text.to_str().ok()).unwrap_or_default();
-            let next = at.join(location).map_err(|_| self.redirected(&at, "(no address)", "the address does not parse"))?;
+            let next =
+                at.join(location).map_err(|_| self.redirected(&at, "(no address)", "the address does not parse"))?;
             let moved = with_port(&next) != with_port(url);
             if moved && !wish.elsewhere {
-                let why = "a manifest comes from the registry itself; write that host into the image's name if you trust it";
+                let why =
+                    "a manifest comes from the registry itself; write that host into the image's name if you trust it";
                 return Err(self.redirected(&at, &plain(&next), why).into());
             }
             if !self.inner.reach.scheme_fits(&next) || (at.scheme() == "https" && next.scheme() == "http") {
-                return Err(self.redirected(&at, &plain(&next), "it is not TLS; the registry has to be set up anew").into());
+                return Err(self
+                    .redirected(&at, &plain(&next), "it is not TLS; the registry has to be set up anew")
+                    .into());
             }
             at = next;
         }
@@ -214,7 +221,7 @@ impl Session {
     }
 
     fn redirected(&self, from: &Url, to: &str, why: &'static str) -> RegistryError {
-        RegistryError::Redirected { from: plain(from), to: to.to_owned(), why }
+        RegistryError::Redirected { from: self.told(&plain(from)), to: self.told(to), why }
     }
 
     async fn send(&self, url: &Url, wish: Wish<'_>, sent: Option<&HeaderValue>) -> Result<Response, Failure> {
@@ -275,7 +282,8 @@ impl Session {
                 Ok(())
             }
             (Some(Challenge::Other(scheme)), _) => {
-                Err(RegistryError::UnknownChallenge { host: self.host.clone(), scheme }.into())
+                let (host, scheme) = (self.host.clone(), self.told(&scheme));
+                Err(RegistryError::UnknownChallenge { host, scheme }.into())
             }
             (Some(Challenge::Basic) | None, _) => Err(self.not_let_in().into()),
         }
@@ -300,7 +308,7 @@ impl Session {
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             return Err(self.not_let_in().into());
         }
-        let answer = self.accept(answer, "token").await?;
+        let answer = self.accept(answer, "token", false).await?;
         self.is_json(&url, answer.headers())?;
         let bytes = self.body(answer, MOST_TOKEN, "token").await?;
         let token: Token = serde_json::from_slice(&bytes).map_err(|_| self.no_token("its answer is no token"))?;
@@ -320,10 +328,11 @@ impl Session {
         }
     }
 
-    async fn accept(&self, answer: Response, what: &str) -> Result<Response, Failure> {
-        let (status, url) = (answer.status(), plain(answer.url()));
+    /// Takes an answer of success; one that a range is beyond the end only where a range was asked for.
+    async fn accept(&self, answer: Response, what: &str, ranged: bool) -> Result<Response, Failure> {
+        let (status, url) = (answer.status(), self.told(&plain(answer.url())));
         let (host, repository) = (self.host.clone(), self.repository.clone());
-        if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
+        if status.is_success() || (ranged && status == StatusCode::RANGE_NOT_SATISFIABLE) {
             return Ok(answer);
         }
         if is_page(answer.headers()) && !status.is_server_error() {
@@ -353,11 +362,17 @@ impl Session {
         if kind.contains("json") {
             return Ok(());
         }
-        Err(RegistryError::NotARegistry { url: plain(url), what: format!("its type is {}", shown(kind.as_bytes())) }.into())
+        Err(RegistryError::NotARegistry { url: plain(url), what: format!("its type is {}", self.told(kind)) }.into())
     }
 
-    /// The body, if it is not longer than `most`.
-    async fn body(&self, mut answer: Response, most: u64, what: &str) -> Result<Vec<u8>, Failure> {
+    /// The body, if it is not longer than `most` and comes in time.
+    async fn body(&self, answer: Response, most: u64, what: &str) -> Result<Vec<u8>, Failure> {
+        let after = self.inner.rules.document;
+        let late = |_| Failure::Passing(RegistryError::Silent { host: self.host.clone(), after }, None);
+        tokio::time::timeout(after, self.whole_body(answer, most, what)).await.map_err(late)?
+    }
+
+    async fn whole_body(&self, mut answer: Response, most: u64, what: &str) -> Result<Vec<u8>, Failure> {
         let what = format!("bytes of the {what} from {}", self.host);
         within(answer.content_length().unwrap_or(0), most, &what)?;
         let mut bytes = Vec::new();
@@ -373,7 +388,24 @@ impl Session {
         let body = self.body(answer, MOST_REASON, "refusal").await.unwrap_or_default();
         let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
         let message = said.pointer("/errors/0/message").and_then(|text| text.as_str());
-        shown(message.unwrap_or("it does not say why").as_bytes())
+        self.told(message.unwrap_or("it does not say why"))
+    }
+
+    /// A registry's words for an error, unless they repeat what it was shown.
+    fn told(&self, text: &str) -> String {
+        let token = self.token.try_lock().ok().and_then(|token| token.as_ref()?.to_str().ok().map(bare));
+        let mut secrets: Vec<String> = token.into_iter().collect();
+        match &self.credentials {
+            Credentials::Anonymous => {}
+            Credentials::Basic { user, password } => {
+                secrets.extend([password.clone(), STANDARD.encode(format!("{user}:{password}"))]);
+            }
+            Credentials::Bearer(token) => secrets.push(token.clone()),
+        }
+        if secrets.iter().any(|secret| !secret.is_empty() && text.contains(secret.as_str())) {
+            return "(left out: it repeats the credentials)".to_owned();
+        }
+        shown(text.as_bytes())
     }
 }
 
@@ -385,6 +417,11 @@ pub(super) fn is_page(headers: &HeaderMap) -> bool {
 /// A URL without what may be secret in it: signed addresses carry their signature in the query.
 pub(super) fn plain(url: &Url) -> String {
     shown(format!("{}://{}{}", url.scheme(), with_port(url), url.path()).as_bytes())
+}
+
+/// What follows the scheme.
+fn bare(header: &str) -> String {
+    header.split_once(' ').map_or(header, |(_, rest)| rest).to_owned()
 }
 
 fn basic(user: &str, password: &str) -> Result<HeaderValue, RegistryError> {

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 
+use super::Devices;
 use super::decode::decode;
 use super::members::{Input, Kind, Member, Members};
 use super::names::names;
 use super::owners::Owners;
 use super::sparse::Map;
 use super::tree::{Attributes, Problem, Tree, finish_file};
-use super::Devices;
 use crate::Stop;
 use crate::image::digest::Hashing;
 use crate::image::error::{at, of_read, through};
@@ -97,7 +97,13 @@ pub(in crate::image) fn unpack(source: impl Read, dest: &Path, order: &mut Order
     let mut archive = Hashing::new(bounded);
     let root_owner = order.owners.of(0, 0).map_err(|fault| entry(&diff_id, b"/", fault))?;
     let tree = Tree::open(dest, root_owner).map_err(|problem| problem_at(&diff_id, b"/", dest, problem))?;
-    let mut layer = Layer { members: Members::new(&mut archive, extended(order.limits)), tree, dest, order, out: Unpacked::default() };
+    let mut layer = Layer {
+        members: Members::new(&mut archive, extended(order.limits)),
+        tree,
+        dest,
+        order,
+        out: Unpacked::default(),
+    };
     layer.entries()?;
     let Layer { tree, mut out, .. } = layer;
     let made = tree.finish().map_err(|problem| problem_at(&diff_id, b"/", dest, problem))?;
@@ -154,9 +160,7 @@ impl<R: Input> Layer<'_, '_, R> {
     fn entry(&mut self, member: &Member) -> Result<(), ImageError> {
         match self.make(member) {
             Ok(()) => Ok(()),
-            Err(Stopped::Problem(problem)) => {
-                Err(problem_at(&self.order.diff_id, &member.path, self.dest, problem))
-            }
+            Err(Stopped::Problem(problem)) => Err(problem_at(&self.order.diff_id, &member.path, self.dest, problem)),
             Err(Stopped::Ours(error)) => Err(*error),
         }
     }

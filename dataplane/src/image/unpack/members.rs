@@ -14,7 +14,10 @@ const BLOCK: u64 = 512;
 
 /// Something to read that may know a quicker way past bytes than reading them.
 pub(in crate::image) trait Input: Read {
-    fn skip(&mut self, count: u64) -> io::Result<()> {
+    fn skip(&mut self, count: u64) -> io::Result<()>
+    where
+        Self: Sized,
+    {
         let skipped = io::copy(&mut self.by_ref().take(count), &mut io::sink())?;
         if skipped < count { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
@@ -135,11 +138,6 @@ impl<R: Input> Members<R> {
         Ok(count)
     }
 
-    /// What is behind the archive.
-    pub fn into_inner(self) -> R {
-        self.input
-    }
-
     /// The next header; `None` at a block of zeros, or where the input ends between two entries.
     fn header(&mut self) -> io::Result<Option<Header>> {
         let mut header = Header::new_old();
@@ -191,7 +189,9 @@ impl<R: Input> Members<R> {
             mtime: pax.mtime.unwrap_or_else(|| header.mtime().ok().and_then(|time| time.try_into().ok()).unwrap_or(0)),
             size: pax.size.map_or_else(|| header.entry_size(), Ok)?,
             offset: self.at,
-            link: link.or(pax.link.clone()).unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned()),
+            link: link
+                .or(pax.link.clone())
+                .unwrap_or_else(|| header.link_name_bytes().unwrap_or_default().into_owned()),
             xattrs: pax.xattrs.clone(),
         };
         member.kind = kind_of(header, &member.path);

@@ -57,8 +57,12 @@ impl Pax {
             b"uid" => self.uid = Some(number(value)?),
             b"gid" => self.gid = Some(number(value)?),
             b"mtime" => self.mtime = seconds(value),
-            b"GNU.sparse.major" => self.sparse.version = Some((number(value)?, self.sparse.version.unwrap_or_default().1)),
-            b"GNU.sparse.minor" => self.sparse.version = Some((self.sparse.version.unwrap_or_default().0, number(value)?)),
+            b"GNU.sparse.major" => {
+                self.sparse.version = Some((number(value)?, self.sparse.version.unwrap_or_default().1))
+            }
+            b"GNU.sparse.minor" => {
+                self.sparse.version = Some((self.sparse.version.unwrap_or_default().0, number(value)?))
+            }
             b"GNU.sparse.realsize" | b"GNU.sparse.size" => self.sparse.real_size = Some(number(value)?),
             b"GNU.sparse.map" => self.sparse.map = Some(value.to_vec()),
             b"GNU.sparse.name" => self.sparse.name = text(),
@@ -118,7 +122,9 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused() {
-        for bad in ["5", "x path=a\n", "99 path=a\n", "9 path=ab\n", "4 a\n", "0 path=a\n", "10 size=-1\n", "11 path=a\nxx"] {
+        for bad in
+            ["5", "x path=a\n", "99 path=a\n", "9 path=ab\n", "4 a\n", "0 path=a\n", "10 size=-1\n", "11 path=a\nxx"]
+        {
             assert_eq!(Pax::read(bad.as_bytes()), None, "{bad}");
         }
     }

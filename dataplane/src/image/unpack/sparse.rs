@@ -52,9 +52,10 @@ impl Map {
     }
 
     /// The form of version 0.1: `offset,length,offset,length` in the extended header.
-    pub fn listed(sparse: &PaxSparse, stored: u64) -> Option<Self> {
+    pub(super) fn listed(sparse: &PaxSparse, stored: u64) -> Option<Self> {
         let text = sparse.map.as_deref()?;
-        let numbers: Option<Vec<u64>> = text.split(|byte| *byte == b',').take(2 * MOST_PIECES + 1).map(number).collect();
+        let numbers: Option<Vec<u64>> =
+            text.split(|byte| *byte == b',').take(2 * MOST_PIECES + 1).map(number).collect();
         let numbers = numbers.filter(|numbers| numbers.len() % 2 == 0 && numbers.len() <= 2 * MOST_PIECES)?;
         let pieces = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         Self { real_size: sparse.real_size?, pieces }.checked(stored)
@@ -62,7 +63,7 @@ impl Map {
 
     /// The form of version 1.0: a count and pairs, a number a line, before the data, filled up to whole blocks. Returns
     /// the map and the bytes it took of the entry's `size`.
-    pub fn leading(sparse: &PaxSparse, size: u64, input: &mut impl Read) -> io::Result<Option<(Self, u64)>> {
+    pub(super) fn leading(sparse: &PaxSparse, size: u64, input: &mut impl Read) -> io::Result<Option<(Self, u64)>> {
         let Some(real_size) = sparse.real_size else { return Ok(None) };
         let mut lines = Lines { input, block: [0; BLOCK], at: BLOCK, read: 0, most: size };
         let Some(count) = lines.number()?.filter(|count| *count <= MOST_PIECES as u64) else { return Ok(None) };

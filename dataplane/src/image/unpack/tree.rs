@@ -232,7 +232,8 @@ impl Tree {
     pub fn finish(mut self) -> Result<Made, Problem> {
         self.last = None;
         for (path, mtime) in std::mem::take(&mut self.times) {
-            let names: Vec<OsString> = path.split(|byte| *byte == b'/').map(name).filter(|name| !name.is_empty()).collect();
+            let names: Vec<OsString> =
+                path.split(|byte| *byte == b'/').map(name).filter(|name| !name.is_empty()).collect();
             // A later entry may have taken its place.
             if let Ok(folder) = self.find(&names) {
                 set_time(&folder, mtime)?;
@@ -272,7 +273,8 @@ impl Tree {
         if names.is_empty() {
             return self.root.try_clone();
         }
-        let resolve = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
+        let resolve =
+            ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         Ok(openat2(&self.root, joined(names).as_slice(), OpenHow::new().flags(flags).resolve(resolve))?)
     }
@@ -394,7 +396,12 @@ fn set_xattrs(what: impl AsFd, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Prob
         match fsetxattr(what.as_fd(), name, value, XattrFlags::empty()) {
             Ok(()) => {}
             // A file system has room for some of them only; ext4 a block a file.
-            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::TOOBIG | rustix::io::Errno::RANGE | rustix::io::Errno::INVAL) => {
+            Err(
+                rustix::io::Errno::NOSPC
+                | rustix::io::Errno::TOOBIG
+                | rustix::io::Errno::RANGE
+                | rustix::io::Errno::INVAL,
+            ) => {
                 return Err(Fault::Attributes.into());
             }
             Err(error) => return Err(Problem::Io(error.into())),
