@@ -97,7 +97,7 @@ pub fn client(host: &str) -> Registry {
 }
 
 fn zeros() -> Body {
-    Body::from_stream(stream::repeat(Ok::<_, std::io::Error>(Bytes::from_static(&[0; 4096]))))
+    Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(&[0; 4096]))))
 }
 
 /// A byte every 100 ms.
