@@ -82,7 +82,8 @@ async fn credentials_are_wanted_and_never_repeated() {
     let built = built();
     let liar = Liar::serve(&built, Lie::Wants("robot:hunter2")).await;
     let basic = |password: &str| Credentials::Basic { user: "robot".to_owned(), password: password.to_owned() };
-    let image = pull(&Place::new(), &liar, ":1", &basic("hunter2")).await.unwrap();
+    let place = Place::new();
+    let image = pull(&place, &liar, ":1", &basic("hunter2")).await.unwrap();
     assert_eq!(text(&image, "/a").as_deref(), Some("pulled"));
     let none = pull(&Place::new(), &liar, ":1", &Credentials::Anonymous).await.unwrap_err();
     assert!(matches!(none, ImageError::Registry(RegistryError::CredentialsWanted { .. })), "{none}");

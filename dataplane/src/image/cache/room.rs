@@ -35,14 +35,9 @@ impl Reservation {
             return Ok(());
         }
         let step = short.max(STEP);
-        let got = match self.inner.take(step) {
-            Ok(()) => step,
-            Err(ImageError::CacheFull { .. }) if step > short => {
-                self.inner.take(short)?;
-                short
-            }
-            Err(error) => return Err(error),
-        };
+        // More than is needed now is no reason to remove anything.
+        let got = if self.inner.is_free(step) { step } else { short };
+        self.inner.take(got)?;
         self.taken += got;
         Ok(())
     }
@@ -55,6 +50,10 @@ impl Drop for Reservation {
 }
 
 impl Inner {
+    fn is_free(&self, bytes: u64) -> bool {
+        self.state().used().saturating_add(bytes) <= self.rules.bytes
+    }
+
     /// Takes bytes of the cache's, and of the disk's. Removes what is least used and held by nobody.
     fn take(&self, bytes: u64) -> Result<(), ImageError> {
         let mut removed = Vec::new();

@@ -222,15 +222,17 @@ impl<R: Input> Layer<'_, '_, R> {
         map: Option<&Map>,
         attributes: &Attributes,
     ) -> Result<(), Stopped> {
+        if let Some(map) = map {
+            let holes = map.real_size - member.size;
+            add(&self.order.sums.unpacked, holes, self.order.limits.unpacked_bytes, "unpacked bytes of the image")?;
+            self.out.bytes = self.out.bytes.saturating_add(holes);
+        }
         let file = self.tree.file(names)?;
         let whole = [(0, member.size)];
         for (offset, length) in map.map_or(&whole[..], |map| &map.pieces) {
             self.piece(&file, *offset, *length)?;
         }
         if let Some(map) = map {
-            let holes = map.real_size - member.size;
-            add(&self.order.sums.unpacked, holes, self.order.limits.unpacked_bytes, "unpacked bytes of the image")?;
-            self.out.bytes = self.out.bytes.saturating_add(holes);
             file.set_len(map.real_size)?;
         }
         finish_file(&file, attributes)?;
