@@ -35,7 +35,7 @@ pub(super) struct Manifest {
 
 pub(super) enum Document {
     /// Several images, by platform.
-    Index(ImageIndex),
+    Index(Box<ImageIndex>),
     /// One image.
     Image(Manifest),
 }
@@ -65,7 +65,7 @@ pub(super) fn read(bytes: &[u8], limits: &ImageLimits) -> Result<Document, Image
         }),
         (Some(_), None) if !says("image.manifest") && !says("manifest.v2") => {
             let index = serde_json::from_slice(bytes).map_err(|error| malformed(error.to_string()))?;
-            Ok(Document::Index(index))
+            Ok(Document::Index(Box::new(index)))
         }
         (None, Some(_)) if !says("index") && !says("list") => {
             let manifest: ImageManifest =

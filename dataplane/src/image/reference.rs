@@ -62,6 +62,10 @@ impl FromStr for Reference {
             return Err(bad("it is a URL"));
         }
         let parsed = Parsed::try_from(text).map_err(|error| bad(&error.to_string()))?;
+        // The parser takes capitals in the first of several names; no registry does.
+        if parsed.repository().bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Err(bad("a repository is written in lower case"));
+        }
         let digest = parsed.digest().map(str::parse).transpose()?;
         Ok(Self { parsed, digest })
     }

@@ -63,7 +63,7 @@ impl ImageCache {
                 }
             })
             .collect();
-        images.sort_by(|one, other| (other.used, other.id).cmp(&(one.used, one.id)));
+        images.sort_by_key(|image| std::cmp::Reverse((image.used, image.id)));
         let (bytes, held_bytes) = (state.used(), state.held_bytes());
         CacheStat { images, layers: state.layers.len(), bytes, held_bytes, limit: self.inner.rules.bytes }
     }
