@@ -60,6 +60,15 @@ impl Folder {
         Ok(Self(File::from(nix::fcntl::open(path, flags, Mode::empty())?)))
     }
 
+    /// The same folder once more.
+    ///
+    /// # Errors
+    ///
+    /// The system's: no descriptor left.
+    pub fn again(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// What `name` stands for, links not followed.
     ///
     /// # Errors

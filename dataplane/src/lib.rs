@@ -1,9 +1,10 @@
-//! Content by CID: a store that verifies, a fetch that trusts no source, a gateway that asks for no trust.
+//! Content by CID: a store that verifies, a fetch that trusts no source, a gateway that asks for no trust. Images.
 //!
 //! - [`Store`]: blocks on disk; files and folders in ([`Store::add_path`]) and out ([`Store::export`]).
 //! - [`Fetcher`]: a whole DAG from [`Source`]s: [`HttpGateway`], another [`Store`], [`Kubo`].
 //! - [`gateway::router`]: the store over HTTP, block by block. [`push()`]: a DAG to such a gateway or to Kubo.
 //! - [`dag`]: the pure part: CIDs, nodes, limits.
+//! - [`image`]: container images, from a registry or a file, unpacked once and kept.
 //!
 //! The store is synchronous; in async code call it in `spawn_blocking`. Everything else here is async.
 //! Relay, tunnels and the overlay network are not part of this crate yet.
@@ -24,6 +25,7 @@
 pub mod beneath;
 pub mod dag;
 pub mod gateway;
+pub mod image;
 pub mod read;
 
 mod car;
