@@ -27,7 +27,7 @@ pub fn canonical<T: BorshSerialize>(value: &T) -> Vec<u8> {
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize))]
 pub struct Work {
-    /// Program and arguments.
+    /// Program and arguments; with an image that names a program, the arguments after it, and none leaves the image's own.
     pub command: Vec<String>,
     /// Environment, in the order given.
     pub env: Vec<(String, String)>,
@@ -35,6 +35,39 @@ pub struct Work {
     pub datasets: Vec<(String, String)>,
     /// Whether the command has the node's network; else it has a loopback of its own, if the node has a sandbox.
     pub network: bool,
+    /// The root file system.
+    pub root: Root,
+    /// What an image says of its program, said otherwise.
+    pub over: Overrides,
+}
+
+/// The file system in which a command runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize))]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Root {
+    /// A small one of the node's own making: a shell and the usual tools.
+    #[default]
+    Base = 0,
+    /// The machine's programs and libraries, read-only. Not every owner shows them.
+    Machine = 1,
+    /// An image of a registry, by digest: `HOST/NAME@sha256:HEX`.
+    Registry(String) = 2,
+    /// An image that is content of the pool, by CID: an OCI layout, or what `docker save` wrote.
+    Content(String) = 3,
+}
+
+/// What a lease says in place of its image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize))]
+pub struct Overrides {
+    /// The program and its first arguments; the image's own arguments go with its entrypoint. Empty runs the command alone.
+    pub entrypoint: Option<Vec<String>>,
+    /// Where it starts, an absolute path inside.
+    pub working_dir: Option<String>,
+    /// As whom: `USER[:GROUP]`, each a name or a number of the image.
+    pub user: Option<String>,
 }
 
 impl Work {
@@ -77,8 +110,14 @@ mod tests {
 
     #[test]
     fn a_commitment_changes_with_every_part_and_with_the_salt() {
-        let work =
-            Work { command: alloc::vec![String::from("true")], env: Vec::new(), datasets: Vec::new(), network: false };
+        let work = Work {
+            command: alloc::vec![String::from("true")],
+            env: Vec::new(),
+            datasets: Vec::new(),
+            network: false,
+            root: Root::Base,
+            over: Overrides::default(),
+        };
         let salt = Hash32([1; 32]);
         let other = Work { command: alloc::vec![String::from("false")], ..work.clone() };
         assert_ne!(work.commitment(&salt), other.commitment(&salt));

@@ -8,7 +8,7 @@ use borsh::{BorshDeserialize, BorshSerialize};
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId};
 use crate::licence::Licence;
 use crate::reason::Reason;
-use crate::slice::SliceWant;
+use crate::slice::{BoxFeatures, SliceWant};
 use crate::unit::{Amount, Rate};
 
 /// Most members of a gang.
@@ -239,6 +239,8 @@ pub struct LeaseRequest {
     pub max_rate: Option<Rate>,
     /// Acceptable isolation classes, one bit each.
     pub classes: u8,
+    /// What the box of every member's node has to give and hold.
+    pub needs: BoxFeatures,
     /// The lease ends after this long in *active*, in milliseconds.
     pub duration_ms: u64,
     /// How long the request may wait for room, in milliseconds; 0 refuses instead of waiting.
@@ -303,6 +305,9 @@ impl LeaseRequest {
         }
         if self.classes == 0 || self.classes >= 1 << 6 {
             return Err(("classes", "at least one isolation class must be acceptable"));
+        }
+        if !self.needs.is_known() {
+            return Err(("needs", "needs names a feature that no box of this release has"));
         }
         if self.datasets.len() > MAX_DATASETS {
             return Err(("datasets", "a lease has at most 64 datasets"));
@@ -549,6 +554,7 @@ mod tests {
             regions: Vec::new(),
             max_rate: None,
             classes: 1,
+            needs: BoxFeatures::NONE,
             duration_ms: 1,
             wait_ms: 0,
             on_node_loss: OnNodeLoss::End,

@@ -28,5 +28,5 @@ pub use id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 pub use lease::{LeaseRequest, MemberWant};
 pub use licence::Licence;
 pub use reason::{Party, Reason};
-pub use slice::{GpuSpec, IsolationClass, NodeSpec, SliceWant, Slot};
+pub use slice::{BoxFeature, BoxFeatures, GpuSpec, IsolationClass, NodeSpec, SliceWant, Slot};
 pub use unit::{Amount, Rate, TimeMs};

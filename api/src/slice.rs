@@ -142,6 +142,127 @@ pub enum Sandbox {
     None = 1,
 }
 
+/// What the box of a node gives and holds, beside keeping apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[repr(u8)]
+pub enum BoxFeature {
+    /// Processor time is held to what was leased.
+    Cpu = 0,
+    /// So is memory, without swap.
+    Memory = 1,
+    /// So are processes and threads.
+    Pids = 2,
+    /// So is what is written to disk.
+    Disk = 3,
+    /// So is the rate of the network.
+    Net = 4,
+    /// A network of the lease's own that reaches the internet, and nothing of the node or near it.
+    Internet = 5,
+    /// A network of the lease's own in which members of a gang reach each other.
+    Gang = 6,
+    /// Container images.
+    Images = 7,
+    /// The machine's own programs as a command's root, where a lease asks for it.
+    MachineRoot = 8,
+}
+
+impl BoxFeature {
+    /// Every feature, in order of number.
+    pub const ALL: [Self; 9] = [
+        Self::Cpu,
+        Self::Memory,
+        Self::Pids,
+        Self::Disk,
+        Self::Net,
+        Self::Internet,
+        Self::Gang,
+        Self::Images,
+        Self::MachineRoot,
+    ];
+
+    /// The code on the wire.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Disk => "disk",
+            Self::Net => "net",
+            Self::Internet => "internet",
+            Self::Gang => "gang",
+            Self::Images => "images",
+            Self::MachineRoot => "machine_root",
+        }
+    }
+}
+
+/// A set of [`BoxFeature`]s, one bit each. On the wire it is a list of their codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "Vec<BoxFeature>", into = "Vec<BoxFeature>")
+)]
+pub struct BoxFeatures(pub u16);
+
+impl BoxFeatures {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// The set with one more.
+    #[must_use]
+    pub const fn with(self, feature: BoxFeature) -> Self {
+        Self(self.0 | 1 << feature as u8)
+    }
+
+    /// Whether it is in the set.
+    #[must_use]
+    pub const fn has(self, feature: BoxFeature) -> bool {
+        self.0 & 1 << feature as u8 != 0
+    }
+
+    /// Whether all of `needed` are in the set.
+    #[must_use]
+    pub const fn covers(self, needed: Self) -> bool {
+        self.0 & needed.0 == needed.0
+    }
+
+    /// Whether it names nothing but what there is.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        self.0 < 1 << BoxFeature::ALL.len()
+    }
+
+    /// Its features, in order of number.
+    pub fn iter(self) -> impl Iterator<Item = BoxFeature> {
+        BoxFeature::ALL.into_iter().filter(move |feature| self.has(*feature))
+    }
+}
+
+impl FromIterator<BoxFeature> for BoxFeatures {
+    fn from_iter<I: IntoIterator<Item = BoxFeature>>(features: I) -> Self {
+        features.into_iter().fold(Self::NONE, Self::with)
+    }
+}
+
+impl From<Vec<BoxFeature>> for BoxFeatures {
+    fn from(features: Vec<BoxFeature>) -> Self {
+        features.into_iter().collect()
+    }
+}
+
+impl From<BoxFeatures> for Vec<BoxFeature> {
+    fn from(set: BoxFeatures) -> Self {
+        set.iter().collect()
+    }
+}
+
 /// A machine as its agent describes it; the offer on chain carries its [`hash`](NodeSpec::hash).
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 #[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema))]
@@ -164,6 +285,9 @@ pub struct NodeSpec {
     pub ports: u16,
     /// How processes are kept apart from the machine.
     pub sandbox: Sandbox,
+    /// What its box gives and holds.
+    #[cfg_attr(feature = "wire", schema(value_type = Vec<BoxFeature>))]
+    pub features: BoxFeatures,
     /// Where it stands, as the owner states it; empty if not stated.
     pub region: String,
     /// Which nodes of the region it stands close to, as the owner states it: one switch apart. Empty if not stated.

@@ -45,6 +45,7 @@ fn made(home: &Path) -> [LeaseId; 2] {
             regions: Vec::new(),
             max_rate,
             classes: 0b11_1111,
+            needs: selion_api::BoxFeatures::NONE,
             duration_ms: 10 * HOUR,
             wait_ms: 48 * HOUR,
             on_node_loss: OnNodeLoss::End,

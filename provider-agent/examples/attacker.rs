@@ -92,7 +92,8 @@ fn views() -> Vec<(&'static str, i32)> {
 fn clone(namespaces: i32) -> i32 {
     let flags = namespaces | libc::SIGCHLD;
     // SAFETY: without a stack of its own the child goes on here, as after a fork, and only ends.
-    let child = unsafe { libc::syscall(libc::SYS_clone, flags, null::<u8>(), null::<u8>(), null::<u8>(), null::<u8>()) };
+    let child =
+        unsafe { libc::syscall(libc::SYS_clone, flags, null::<u8>(), null::<u8>(), null::<u8>(), null::<u8>()) };
     if child == 0 {
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) };

@@ -22,6 +22,7 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
         port_base: config.port_base,
         ports: config.ports,
         sandbox,
+        features: selion_api::BoxFeatures::NONE,
         region: config.region.clone(),
         rack: config.rack.clone(),
         disk_bytes: config.disk_bytes,

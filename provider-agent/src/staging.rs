@@ -203,6 +203,8 @@ mod tests {
             env: Vec::new(),
             datasets: datasets.iter().map(|(cid, name)| ((*cid).into(), (*name).into())).collect(),
             network: false,
+            root: selion_api::commit::Root::Base,
+            over: selion_api::commit::Overrides::default(),
         };
         check(&work).map(|found| found.len()).map_err(|error| error.to_string())
     }

@@ -1,14 +1,21 @@
 //! Values for tests of this crate.
 
 use selion_api::agent::{Assignment, Peer, Phase};
-use selion_api::commit::Work;
+use selion_api::commit::{Overrides, Root, Work};
 use selion_api::{GpuId, Hash32, LeaseId, Slot};
 
 use crate::gpus::SliceHandle;
 
 /// An assignment of lease `seq`, whose commitment holds.
 pub(crate) fn assignment(seq: u64) -> Assignment {
-    let work = Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new(), network: false };
+    let work = Work {
+        command: vec!["true".into()],
+        env: Vec::new(),
+        datasets: Vec::new(),
+        network: false,
+        root: Root::Base,
+        over: Overrides::default(),
+    };
     let salt = Hash32([seq as u8; 32]);
     Assignment {
         lease: LeaseId { seq, index: 0 },

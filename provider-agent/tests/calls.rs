@@ -43,7 +43,9 @@ async fn every_call_that_reaches_past_the_box_is_refused_and_what_programs_need_
         return;
     }
     let said = attacked(Sandbox::Namespaces).await;
-    let of = |kind: &str| said.iter().filter(move |((what, _), _)| what == kind).map(|((_, name), errno)| (name, *errno));
+    let of = |kind: &'static str| {
+        said.iter().filter(move |((what, _), _)| what == kind).map(|((_, name), errno)| (name, *errno))
+    };
     assert!(of("attack").count() >= 70 && of("need").count() >= 20, "{said:?}");
     let through: Vec<_> = of("attack").filter(|(_, errno)| ![libc::EPERM, libc::ENOSYS].contains(errno)).collect();
     assert!(through.is_empty(), "not refused: {through:?}");
@@ -76,8 +78,7 @@ async fn a_command_runs_under_the_filter_without_any_capability_and_so_does_its_
         grep -e ^Cap -e ^NoNewPrivs -e ^Seccomp: /proc/$p/status | tr -d '\\t\\n'; echo; done";
     let (_, said) = run(Sandbox::Namespaces, &house, script).await;
     let zero = "0000000000000000";
-    let walls =
-        format!("CapInh:{zero}CapPrm:{zero}CapEff:{zero}CapBnd:{zero}CapAmb:{zero}NoNewPrivs:1Seccomp:2");
+    let walls = format!("CapInh:{zero}CapPrm:{zero}CapEff:{zero}CapBnd:{zero}CapAmb:{zero}NoNewPrivs:1Seccomp:2");
     assert_eq!(said, format!("{walls}\n{walls}"));
 }
 

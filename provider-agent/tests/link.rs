@@ -214,6 +214,8 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         env: vec![("GREETING".into(), "hello".into())],
         datasets: Vec::new(),
         network: false,
+        root: selion_api::commit::Root::Base,
+        over: selion_api::commit::Overrides::default(),
     };
     let salt = Hash32([9; 32]);
     Assignment {

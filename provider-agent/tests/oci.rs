@@ -79,13 +79,7 @@ impl Bundle {
             binds,
             scratch: vec![Scratch { target: "/tmp".into(), bytes: 1 << 20 }],
             devices: Vec::new(),
-            limits: Limits {
-                cpu_milli: 500,
-                memory_bytes: 256 << 20,
-                pids: 64,
-                open_files: 1024,
-                shm_bytes: 2 << 20,
-            },
+            limits: Limits { cpu_milli: 500, memory_bytes: 256 << 20, pids: 64, open_files: 1024, shm_bytes: 2 << 20 },
             network: Network::Own,
             uids: ids(uid),
             gids: ids(gid),
@@ -96,7 +90,8 @@ impl Bundle {
     /// Exit code and output of the plan's command.
     fn run(&self, runc: &Path, plan: &BoxPlan) -> (Option<i32>, String) {
         spec(plan).unwrap().save(self.0.path().join("config.json")).unwrap();
-        let id = format!("selion-test-{}", self.0.path().file_name().unwrap().to_string_lossy().trim_start_matches('.'));
+        let id =
+            format!("selion-test-{}", self.0.path().file_name().unwrap().to_string_lossy().trim_start_matches('.'));
         let ran = Command::new(runc)
             .arg("--root")
             .arg(self.0.path().join("state"))
@@ -146,8 +141,7 @@ fn the_profile_refuses_in_a_runtime_what_the_filter_refuses_in_the_sandbox() {
     let errno = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<i32>().unwrap();
     let (attacks, needs): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with("attack "));
     assert!(attacks.len() >= 70 && needs.len() >= 20, "{said}");
-    let through: Vec<_> =
-        attacks.iter().filter(|line| ![libc::EPERM, libc::ENOSYS].contains(&errno(line))).collect();
+    let through: Vec<_> = attacks.iter().filter(|line| ![libc::EPERM, libc::ENOSYS].contains(&errno(line))).collect();
     assert!(through.is_empty(), "not refused: {through:?}");
     let missing: Vec<_> = needs.iter().filter(|line| errno(line) != 0).collect();
     assert!(missing.is_empty(), "not allowed: {missing:?}");

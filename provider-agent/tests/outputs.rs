@@ -191,6 +191,8 @@ impl Linked {
             env: Vec::new(),
             datasets: Vec::new(),
             network: false,
+            root: selion_api::commit::Root::Base,
+            over: selion_api::commit::Overrides::default(),
         };
         Assignment {
             lease: LeaseId { seq, index: 0 },

@@ -135,6 +135,8 @@ impl Linked {
             env: Vec::new(),
             datasets: Vec::new(),
             network: false,
+            root: selion_api::commit::Root::Base,
+            over: selion_api::commit::Overrides::default(),
         };
         let salt = Hash32([9; 32]);
         Assignment {

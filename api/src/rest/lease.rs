@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use crate::agent::{LogSource, Peer};
 use crate::blocking::{Blocking, Shortfall};
-use crate::commit::Work;
+use crate::commit::{Overrides, Root, Work};
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
 use crate::licence::Licence;
 use crate::outputs::{OutputState, SkippedEntry};
 use crate::reason::{Party, Reason};
-use crate::slice::{IsolationClass, Slot};
+use crate::slice::{BoxFeature, BoxFeatures, IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 
 /// A dataset to be mounted.
@@ -37,6 +37,17 @@ pub enum Network {
     None,
     /// That of the node, as any program of its owner has it.
     Node,
+}
+
+/// A root file system that is no image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlainRoot {
+    /// A small one of the node's own making: a shell and the usual tools.
+    #[default]
+    Base,
+    /// The machine's programs and libraries, read-only, where its owner shows them.
+    Machine,
 }
 
 /// `POST /v1/leases`.
@@ -91,9 +102,38 @@ pub struct NewLease {
     /// Each member takes a seat of this licence, which the caller's account holds on chain; none if absent.
     #[serde(default)]
     pub licence: Option<Licence>,
-    /// Program and arguments; at most 256 KiB with the environment.
-    #[schema(min_items = 1, example = json!(["nvidia-smi"]))]
+    /// Program and arguments; at most 256 KiB with the environment. With an image that names a program, the arguments after
+    /// it; none leaves the image's own. Without an image it names a program.
+    #[serde(default)]
+    #[schema(example = json!(["nvidia-smi"]))]
     pub command: Vec<String>,
+    /// Container image: of a registry as `HOST/NAME@sha256:HEX`, or by tag, which is resolved once, now; or by the CID of an
+    /// OCI layout or of what `docker save` wrote, that the account added to the pool. A signed request names no tag.
+    #[serde(default)]
+    #[schema(
+        max_length = 512,
+        example = "docker.io/library/debian@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+    )]
+    pub image: Option<String>,
+    /// The root file system without an image.
+    #[serde(default)]
+    pub root: PlainRoot,
+    /// The program and its first arguments in place of the image's, whose arguments then go too. Empty runs `command` alone.
+    #[serde(default)]
+    #[schema(max_items = 1024)]
+    pub entrypoint: Option<Vec<String>>,
+    /// Where the command starts, an absolute path inside; that of the image, else `$HOME`, if absent.
+    #[serde(default)]
+    #[schema(max_length = 4096)]
+    pub working_dir: Option<String>,
+    /// As whom, `USER[:GROUP]`, each a name or a number of the image; as the image says if absent.
+    #[serde(default)]
+    #[schema(max_length = 128)]
+    pub user: Option<String>,
+    /// Which limits the node has to hold the lease to, whatever else it does: of `cpu`, `memory`, `pids`, `disk`, `net`.
+    #[serde(default)]
+    #[schema(max_items = 5)]
+    pub enforced: Vec<BoxFeature>,
     /// Environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -135,7 +175,34 @@ impl NewLease {
             env: self.env.clone().into_iter().collect(),
             datasets: self.datasets.iter().map(|data| (data.cid.clone(), data.mount.clone())).collect(),
             network: self.network() == Network::Node,
+            root: self.root_of_work(),
+            over: Overrides {
+                entrypoint: self.entrypoint.clone(),
+                working_dir: self.working_dir.clone(),
+                user: self.user.clone(),
+            },
         }
+    }
+
+    fn root_of_work(&self) -> Root {
+        match (&self.image, self.root) {
+            // Only a digest has an `@`, and nothing else than a name of a registry has it.
+            (Some(image), _) if image.contains('@') => Root::Registry(image.clone()),
+            (Some(image), _) => Root::Content(image.clone()),
+            (None, PlainRoot::Machine) => Root::Machine,
+            (None, PlainRoot::Base) => Root::Base,
+        }
+    }
+
+    /// What the box of its nodes has to give and hold.
+    #[must_use]
+    pub fn needs(&self) -> BoxFeatures {
+        let root = match self.root_of_work() {
+            Root::Registry(_) | Root::Content(_) => Some(BoxFeature::Images),
+            Root::Machine => Some(BoxFeature::MachineRoot),
+            Root::Base => None,
+        };
+        self.enforced.iter().copied().chain(root).collect()
     }
 
     /// The network that its commands have: the one it names, or the one its number of members needs.
@@ -159,6 +226,7 @@ impl NewLease {
             regions: self.regions.clone(),
             max_rate: self.max_rate,
             classes: self.classes.iter().fold(0, |set, class| set | class.bit()),
+            needs: self.needs(),
             duration_ms: self.duration_ms,
             wait_ms: self.wait_ms,
             on_node_loss: self.on_node_loss.unwrap_or(if self.members.len() > 1 {

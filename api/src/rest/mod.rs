@@ -12,7 +12,7 @@ mod terms;
 pub use extra::BillPage;
 pub use lease::{
     Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeaseOutput, LeaseOutputs, LeasePage, LogLine,
-    Network, NewLease, OutputRef, PlacementView, StagedView, Waiting,
+    Network, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
 };
 pub use login::{
     ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,

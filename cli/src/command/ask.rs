@@ -255,6 +255,12 @@ impl Ask {
             },
             licence: self.licence,
             command: self.command,
+            image: None,
+            root: selion_api::rest::PlainRoot::Base,
+            entrypoint: None,
+            working_dir: None,
+            user: None,
+            enforced: Vec::new(),
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,
             network: self.network.map(|network| match network {

@@ -245,6 +245,7 @@ impl Pool {
             regions: Vec::new(),
             max_rate: None,
             classes: 0b11_1111,
+            needs: selion_api::BoxFeatures::NONE,
             duration_ms: 3_600_000,
             wait_ms: 3_600_000,
             on_node_loss: OnNodeLoss::End,

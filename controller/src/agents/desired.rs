@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::agent::{Assignment, Desired, MAX_MESSAGE, Peer, Phase, Resume, SignedDesired};
-use selion_api::commit::{PoolId, Work, canonical};
+use selion_api::commit::{Overrides, PoolId, Root, Work, canonical};
 use selion_api::lease::UNDECLARED_DISK_BYTES;
 use selion_api::{Hash32, LeaseId, NodeId, words};
 use selion_market::state::DesiredMember;
@@ -87,7 +87,14 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         disk_bytes: if disk_bytes > 0 { disk_bytes } else { UNDECLARED_DISK_BYTES },
         port: held.port,
         peers: peers(state, want.lease),
-        work: Work { command: Vec::new(), env: Vec::new(), datasets: Vec::new(), network: false },
+        work: Work {
+            command: Vec::new(),
+            env: Vec::new(),
+            datasets: Vec::new(),
+            network: false,
+            root: Root::Base,
+            over: Overrides::default(),
+        },
         salt: Hash32::ZERO,
         commitment: lease.request.work,
         max_run_ms: max_run_ms(state, lease, want.member),

@@ -58,6 +58,7 @@ impl Mallory {
             port_base: 40_000,
             ports: 10,
             sandbox: selion_api::slice::Sandbox::Namespaces,
+            features: selion_api::BoxFeatures::NONE,
             region: String::new(),
             rack: String::new(),
             disk_bytes: 0,

@@ -112,6 +112,7 @@ fn request(number: usize, job: &Job, renter: Account) -> LeaseRequest {
         regions: Vec::new(),
         max_rate: None,
         classes: 0b11_1111,
+        needs: selion_api::BoxFeatures::NONE,
         duration_ms: job.run_ms.clamp(1, MAX_DURATION_MS),
         wait_ms: MAX_WAIT_MS,
         on_node_loss: OnNodeLoss::Requeue,

@@ -81,6 +81,7 @@ impl Fleet {
             port_base: 20_000,
             ports: 1_000,
             sandbox: Sandbox::Namespaces,
+            features: selion_api::BoxFeatures::NONE,
             region: String::new(),
             rack: String::new(),
             disk_bytes: 0,

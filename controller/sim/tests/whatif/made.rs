@@ -51,6 +51,7 @@ pub fn ask(renter: u32, number: u8, gpus: usize, max_rate: Option<u64>, duration
         regions: Vec::new(),
         max_rate: max_rate.map(Rate),
         classes: 0b11_1111,
+        needs: selion_api::BoxFeatures::NONE,
         duration_ms: duration_h * HOUR,
         wait_ms: 48 * HOUR,
         on_node_loss: OnNodeLoss::End,

@@ -92,6 +92,7 @@ impl Real {
             regions: Vec::new(),
             max_rate: None,
             classes: 0x3f,
+            needs: selion_api::BoxFeatures::NONE,
             duration_ms: 60_000,
             wait_ms: 60_000,
             on_node_loss: OnNodeLoss::End,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::WebSocketUpgrade;
 use axum::routing::get;
-use selion_api::commit::{PoolId, Work};
+use selion_api::commit::{Overrides, PoolId, Root, Work};
 use selion_api::lease::{LeaseRequest, LeaseState, OnNodeLoss, Priority};
 use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec, Sandbox};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, NodeId, Rate, Slot, TimeMs};
@@ -92,6 +92,7 @@ pub(super) fn spec(node: NodeId) -> NodeSpec {
         port_base: 20_000,
         ports: 100,
         sandbox: Sandbox::None,
+        features: selion_api::BoxFeatures::NONE,
         region: String::new(),
         rack: String::new(),
         disk_bytes: 0,
@@ -120,7 +121,14 @@ pub(super) fn register(core: &Fake, spec: &NodeSpec) {
 
 /// What the lease runs.
 pub(super) fn work() -> Work {
-    Work { command: vec!["true".into()], env: Vec::new(), datasets: Vec::new(), network: false }
+    Work {
+        command: vec!["true".into()],
+        env: Vec::new(),
+        datasets: Vec::new(),
+        network: false,
+        root: Root::Base,
+        over: Overrides::default(),
+    }
 }
 
 /// A lease of one member on the node's GPU, being prepared.
@@ -137,6 +145,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         regions: Vec::new(),
         max_rate: None,
         classes: 0x3f,
+        needs: selion_api::BoxFeatures::NONE,
         duration_ms: 60_000,
         wait_ms: 0,
         on_node_loss: OnNodeLoss::End,

@@ -352,6 +352,7 @@ fn spec() -> NodeSpec {
         port_base: 20_000,
         ports: 16,
         sandbox: Sandbox::Namespaces,
+        features: selion_api::BoxFeatures::NONE,
         region: "eu".to_owned(),
         rack: String::new(),
         disk_bytes: 0,

@@ -95,7 +95,9 @@ fn judge(status: &str) -> Result<(), Trouble> {
         let said = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         if said != Some(wanted) {
             let said = said.unwrap_or("nothing");
-            return Err(format!("the kernel says {said} of {name} where the sandbox needs {wanted}; nothing was started"));
+            return Err(format!(
+                "the kernel says {said} of {name} where the sandbox needs {wanted}; nothing was started"
+            ));
         }
     }
     Ok(())

@@ -33,7 +33,8 @@ impl Filters {
         });
         let mut made = compile_from_json(filters.to_string().as_bytes(), target)
             .map_err(|error| format!("the list of system calls: {error}"))?;
-        let mut take = |name: &str| made.remove(name).ok_or_else(|| format!("the list of system calls: no filter {name}"));
+        let mut take =
+            |name: &str| made.remove(name).ok_or_else(|| format!("the list of system calls: no filter {name}"));
         Ok(Self { permits: take("permits")?, knows: take("knows")? })
     }
 

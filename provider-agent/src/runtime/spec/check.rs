@@ -112,7 +112,8 @@ fn ids(kind: &'static str, ranges: &[IdRange], needed: &[u32]) -> Result<(), Spe
             return bad(format!("{range:?} holds the machine's root, which nobody in a box is"));
         }
         for other in &ranges[..index] {
-            let meet = |one: &std::ops::Range<u64>, two: std::ops::Range<u64>| one.start < two.end && two.start < one.end;
+            let meet =
+                |one: &std::ops::Range<u64>, two: std::ops::Range<u64>| one.start < two.end && two.start < one.end;
             if meet(&within, inside(other)) || meet(&without, outside(other)) {
                 return bad(format!("{range:?} and {other:?} overlap"));
             }

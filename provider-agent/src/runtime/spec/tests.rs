@@ -16,7 +16,12 @@ fn image() -> Defaults {
     Defaults {
         entrypoint: words(&["/bin/serve", "--fast"]),
         cmd: words(&["model"]),
-        env: pairs(&[("A", "image"), ("LD_PRELOAD", "/evil.so"), ("NVIDIA_VISIBLE_DEVICES", "all"), ("PATH", "/image")]),
+        env: pairs(&[
+            ("A", "image"),
+            ("LD_PRELOAD", "/evil.so"),
+            ("NVIDIA_VISIBLE_DEVICES", "all"),
+            ("PATH", "/image"),
+        ]),
         cwd: "/app".into(),
     }
 }
@@ -155,7 +160,8 @@ fn a_plan_that_would_weaken_the_box_is_refused_by_what_is_wrong() {
         BoxPlan { binds: vec![bind], ..plan() }
     };
     let ids = |ranges: &[(u32, u32, u32)]| {
-        let ranges = ranges.iter().map(|(inside, outside, size)| IdRange { inside: *inside, outside: *outside, size: *size });
+        let ranges =
+            ranges.iter().map(|(inside, outside, size)| IdRange { inside: *inside, outside: *outside, size: *size });
         BoxPlan { uids: ranges.collect(), ..plan() }
     };
     let device = |path: &str| BoxPlan { devices: vec![Device { path: path.into(), major: 1, minor: 1 }], ..plan() };
