@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
-use selion_agent::runtime::{Launch, ProcessRuntime, Rooms, Runtime, Walls};
+use selion_agent::runtime::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, Walls};
 use selion_agent::{SANDBOX_COMMAND, sandbox_main};
 use selion_api::slice::Sandbox;
 use tokio_util::sync::CancellationToken;
@@ -84,6 +84,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         rooms: Rooms { work: base.join("work"), data: base.join("data"), output: base.join("output"), base },
         devices: Vec::new(),
         network: false,
+        root: RootFs::Machine,
     };
     let walls = Walls {
         sandbox,

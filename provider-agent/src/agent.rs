@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
+use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
 use selion_dataplane::Store;
@@ -21,6 +22,7 @@ use crate::error::AgentError;
 use crate::event::Event;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::guard::Guard;
+use crate::images::Images;
 use crate::keys;
 use crate::link::{Authority, Inbound, Link};
 use crate::logs::Logs;
@@ -30,7 +32,7 @@ use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
-use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
+use crate::runtime::{Bin, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -41,6 +43,8 @@ pub(crate) struct Node {
     pub(crate) book: Arc<Book>,
     pub(crate) gpus: Arc<Mutex<Box<dyn Gpus>>>,
     pub(crate) runtime: Arc<dyn Runtime>,
+    /// None without a sandbox: images cannot be laid out then.
+    pub(crate) images: Option<Images>,
     pub(crate) spec: NodeSpec,
 }
 
@@ -57,14 +61,32 @@ impl Node {
         known_models(&config.prices, &facts)?;
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
-        probe(book.dir(), walls).await.map_err(|why| AgentError::Sandbox {
-            sandbox: sandbox_name(config.sandbox),
-            why,
-            advice: advice(),
-        })?;
+        let images = open_images(config, &book).await?;
+        // Where leases run in images, that is what has to work; where they may run among the machine's programs, that too.
+        let mut roots: Vec<RootFs> = images.iter().map(Images::base_root).collect::<Result<_, _>>()?;
+        if images.is_none() || config.machine_root {
+            roots.push(RootFs::Machine);
+        }
+        for root in roots {
+            probe(book.dir(), walls.clone(), root).await.map_err(|why| AgentError::Sandbox {
+                sandbox: sandbox_name(config.sandbox),
+                why,
+                advice: advice(),
+            })?;
+        }
         let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
-        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), spec })
+        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
     }
+}
+
+async fn open_images(config: &Config, book: &Book) -> Result<Option<Images>, AgentError> {
+    if config.sandbox == Sandbox::None {
+        return Ok(None);
+    }
+    let opened = Images::open(&book.images(), config.image_bytes, &config.registries, config.machine_root).await?;
+    // Whose members they were lives no more.
+    opened.forget_members()?;
+    Ok(Some(opened))
 }
 
 /// What stands between commands and this machine.
@@ -279,6 +301,7 @@ impl Agent {
         let shared = Shared {
             gpus: Arc::clone(&node.gpus),
             runtime: Arc::clone(&node.runtime),
+            images: node.images.clone(),
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,

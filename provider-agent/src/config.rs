@@ -61,6 +61,12 @@ pub struct Config {
     pub show: Vec<PathBuf>,
     /// Folders that no command sees, wherever they lie, beside the agent's own state and the owner's home.
     pub hide: Vec<PathBuf>,
+    /// Lets leases run among this machine's own programs and libraries, which they can read, where they ask for it.
+    pub machine_root: bool,
+    /// Most bytes of disk for container images, which are unpacked once and kept for the next lease.
+    pub image_bytes: u64,
+    /// How registries of images are reached.
+    pub registries: Registries,
     /// Refuses leases that ask for the node's network.
     pub no_network: bool,
     /// Binary that answers to [`SANDBOX_COMMAND`](crate::SANDBOX_COMMAND); this program if not set.
@@ -104,6 +110,9 @@ impl Default for Config {
             sandbox: Sandbox::Namespaces,
             show: Vec::new(),
             hide: Vec::new(),
+            machine_root: false,
+            image_bytes: 64 << 30,
+            registries: Registries::default(),
             no_network: false,
             sandbox_helper: None,
             stake: 0,
@@ -112,6 +121,16 @@ impl Default for Config {
             dev_fund: false,
         }
     }
+}
+
+/// How registries of images are reached: by TLS and at public addresses, but for those that are named here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Registries {
+    /// Hosts, with their port where it is not the usual, that are spoken to without TLS.
+    pub plain_http: Vec<String>,
+    /// Hosts, without a port, that may be on this machine or in a private network.
+    pub private: Vec<String>,
 }
 
 /// Whether the agent claims by itself.

@@ -34,6 +34,9 @@ pub enum AgentError {
         /// What the owner can do.
         advice: String,
     },
+    /// Its images.
+    #[error("container images")]
+    Images(#[from] crate::images::ImagesError),
     /// Its content store.
     #[error("content store")]
     Content(#[from] selion_dataplane::StoreError),

@@ -22,6 +22,7 @@ mod event;
 pub mod gpus;
 mod guard;
 mod holdings;
+pub mod images;
 mod join;
 mod keys;
 mod link;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use selion_api::Reason;
 use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume};
+use selion_api::commit::Root;
 use selion_dataplane::Store;
+use selion_dataplane::image::Image;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -13,6 +15,7 @@ use tokio::time::MissedTickBehavior;
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
 use crate::guard::Guard;
+use crate::images::{self, Images, ImagesError};
 use crate::logs::Logs;
 use crate::member_key::MemberKey;
 use crate::meter::Meter;
@@ -21,7 +24,7 @@ use crate::reconcile::Order;
 use crate::reporter;
 use crate::reporter::{Eviction, Reporter};
 use crate::runtime::env::environment;
-use crate::runtime::{Bin, Launch, Rooms, Running, Runtime, capture, peers};
+use crate::runtime::{Bin, Launch, Person, Rooms, RootFs, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
 
 /// How long pipes may stay open after the command's group is gone.
@@ -34,6 +37,7 @@ const RESUME_WITHIN: Duration = Duration::from_secs(300);
 pub(crate) struct Shared {
     pub(crate) gpus: Arc<Mutex<Box<dyn Gpus>>>,
     pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) images: Option<Images>,
     pub(crate) store: Store,
     pub(crate) reporter: Reporter,
     pub(crate) logs: Logs,
@@ -67,6 +71,22 @@ impl Failure {
     }
 }
 
+/// What a member runs, before the agent's own variables.
+struct Program {
+    command: Vec<String>,
+    env: Vec<(String, String)>,
+    root: RootFs,
+}
+
+/// Why an image did not come.
+#[derive(Debug, thiserror::Error)]
+enum Arrival {
+    #[error(transparent)]
+    Images(#[from] ImagesError),
+    #[error(transparent)]
+    Staging(#[from] staging::StagingError),
+}
+
 /// How a member's command ended.
 enum End {
     Exited(i32),
@@ -80,6 +100,8 @@ struct Member {
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
     resume: watch::Receiver<Resume>,
+    /// What it runs in, once that is here; `None` among the machine's own programs.
+    image: Option<Image>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -97,8 +119,9 @@ pub(crate) async fn drive(
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume };
+    let mut member = Member { shared, assignment, key, orders, peers, resume, image: None };
     let lived = member.live().await;
+    member.let_image_go().await;
     logs.close(key);
     lived
 }
@@ -192,7 +215,44 @@ impl Member {
             disk_bytes: self.assignment.disk_bytes,
         };
         let say = |line| self.say(line);
-        staging.stage(&self.assignment.work, resume, rooms, say).await.map_err(|error| failed(&error))
+        staging.stage(&self.assignment.work, resume, rooms, say).await.map_err(|error| failed(&error))?;
+        self.image = self.bring_image(&staging, rooms).await?;
+        Ok(())
+    }
+
+    /// Brings what the command runs in, and keeps it as long as the member lives.
+    async fn bring_image(&self, staging: &Staging<'_>, rooms: &Rooms) -> Result<Option<Image>, Failure> {
+        let failed = |error: Arrival| Failure::new(Reason::StagingFailed, chain(&error));
+        let work = &self.assignment.work;
+        let Some(images) = &self.shared.images else {
+            return match work.root {
+                Root::Base | Root::Machine => Ok(None),
+                Root::Registry(_) | Root::Content(_) => {
+                    Err(failed(ImagesError::NotHere("this node has no sandbox, and so no images").into()))
+                }
+            };
+        };
+        let (logs, key) = (self.shared.logs.clone(), self.key);
+        let place = rooms.base.join("archive");
+        let archive = async |cid: &str| {
+            staging.archive(&staging::parse(cid)?, &place).await?;
+            Ok(place.clone())
+        };
+        let image = images.bring(work, archive, move |line| logs.note(key, line)).await.map_err(failed)?;
+        if let Some(image) = &image {
+            let (images, member, held) = (images.clone(), self.key.to_string(), image.clone());
+            blocking(move || images.pin(&member, &held)).await.map_err(|error| failed(error.into()))?;
+        }
+        Ok(image)
+    }
+
+    /// The image may go from the node when room is needed.
+    async fn let_image_go(&mut self) {
+        let (Some(images), Some(image)) = (self.shared.images.clone(), self.image.take()) else { return };
+        let member = self.key.to_string();
+        if let Err(error) = blocking(move || images.unpin(&member, &image)).await {
+            tracing::warn!(member = %self.key, %error, "an image stays pinned until the agent starts again");
+        }
     }
 
     /// What to go on from, once it is known; nothing if it does not come.
@@ -211,16 +271,31 @@ impl Member {
         })
     }
 
+    /// What is executed, with the variables that an image sets and the file system that it is in.
+    async fn program(&self) -> Result<Program, Failure> {
+        let work = self.assignment.work.clone();
+        let Some(image) = self.image.clone() else {
+            return Ok(Program { command: work.command, env: Vec::new(), root: RootFs::Machine });
+        };
+        let started = blocking(move || images::start(&image, &work).map(|start| (start, image))).await;
+        let (start, image) = started.map_err(|error| Failure::new(Reason::RuntimeFailed, chain(&error)))?;
+        let person = Person { uid: start.user.uid, gid: start.user.gid, groups: start.user.groups };
+        let root = RootFs::Image { lower: image.lower(), person, cwd: start.working_dir.into() };
+        Ok(Program { command: start.argv, env: start.env, root })
+    }
+
     async fn launch(&self, slices: &[SliceHandle], rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
         let failed = |why: String| Failure::new(Reason::RuntimeFailed, why);
         let slices = slices.to_vec();
-        let built = environment(&self.assignment, &slices, &rooms.seen_in(self.shared.runtime.sandbox()));
+        let Program { command, env, root } = self.program().await?;
+        let built = environment(&self.assignment, &slices, &rooms.seen_in(self.shared.runtime.sandbox()), &env);
         for name in built.left_out {
             self.say(format!("environment variable `{name}` is reserved and was left out"));
         }
         let launch = Launch {
-            command: self.assignment.work.command.clone(),
+            command,
             env: built.vars,
+            root,
             rooms: rooms.clone(),
             devices: devices(&slices),
             network: self.assignment.work.network,

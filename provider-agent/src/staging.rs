@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use selion_api::commit::Work;
+use selion_dataplane::image::ImageLimits;
 use selion_dataplane::{
     Cid, DagError, ExportRules, FetchError, Fetched, Fetcher, GatewayUrlError, HttpGateway, Limits, Source, Stop,
     Store, StoreError,
@@ -142,6 +143,15 @@ impl Staging<'_> {
         }
         // What is in it was laid out so.
         std::fs::set_permissions(&rooms.data, Permissions::from_mode(0o555)).map_err(StagingError::ReadOnly)
+    }
+
+    /// Brings content that is no dataset to `dest`: an archive of at most as many bytes as an image may have.
+    ///
+    /// # Errors
+    ///
+    /// [`StagingError`].
+    pub async fn archive(&self, cid: &Cid, dest: &Path) -> Result<(), StagingError> {
+        self.bring(*cid, dest, ImageLimits::default().compressed_bytes).await.map(drop)
     }
 
     /// Fetches `cid` and lays it out at `dest`, if its files have at most `left` bytes; tells how many they have.

@@ -212,6 +212,12 @@ impl Book {
         self.dir.join("logs")
     }
 
+    /// Where images are kept.
+    #[must_use]
+    pub fn images(&self) -> PathBuf {
+        self.dir.join("images")
+    }
+
     /// Where output folders wait to be sent.
     #[must_use]
     pub fn outputs(&self) -> PathBuf {

@@ -36,15 +36,23 @@ pub struct Environment {
     pub left_out: Vec<String>,
 }
 
-/// Builds it. Nothing of the agent's own environment passes.
+/// Builds it: an image's variables over the usual ones, the renter's over those, and the agent's own over all. Nothing of the
+/// agent's own environment passes. `HOME` is the image's, where it has one.
 #[must_use]
-pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Rooms) -> Environment {
+pub fn environment(
+    assignment: &Assignment,
+    slices: &[SliceHandle],
+    rooms: &Rooms,
+    image: &[(String, String)],
+) -> Environment {
     let mut vars = BTreeMap::new();
     let mut left_out = Vec::new();
     vars.insert("PATH".to_owned(), PATH.to_owned());
     vars.insert("LANG".to_owned(), "C.UTF-8".to_owned());
     // Python keeps what it prints to a pipe back until 8 KiB are full: nobody would see it live.
     vars.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    vars.insert("HOME".to_owned(), rooms.work.display().to_string());
+    vars.extend(image.iter().filter(|(name, value)| may_be_set(name, value)).cloned());
     for (name, value) in &assignment.work.env {
         if may_set(name, value) {
             vars.insert(name.clone(), value.clone());
@@ -60,7 +68,6 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
         each.collect::<Vec<_>>().join(",")
     };
     let own = [
-        ("HOME", rooms.work.display().to_string()),
         ("SELION_LEASE", assignment.lease.to_string()),
         ("SELION_ATTEMPT", assignment.attempt.to_string()),
         ("SELION_RANK", assignment.member.to_string()),
@@ -83,9 +90,14 @@ pub fn environment(assignment: &Assignment, slices: &[SliceHandle], rooms: &Room
     Environment { vars: vars.into_iter().collect(), left_out }
 }
 
+/// By a renter, who has a home already.
 fn may_set(name: &str, value: &str) -> bool {
+    name != "HOME" && may_be_set(name, value)
+}
+
+fn may_be_set(name: &str, value: &str) -> bool {
     let possible = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
-    possible && name != "HOME" && !begins(name, &STRIPPED) && !begins(name, &RESERVED)
+    possible && !begins(name, &STRIPPED) && !begins(name, &RESERVED)
 }
 
 #[cfg(test)]
@@ -98,7 +110,7 @@ mod tests {
     fn built(env: &[(&str, &str)]) -> Environment {
         let mut assignment = assignment(1);
         assignment.work.env = env.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        environment(&assignment, &slices(&assignment), &rooms())
+        environment(&assignment, &slices(&assignment), &rooms(), &[])
     }
 
     fn rooms() -> Rooms {
@@ -158,12 +170,12 @@ mod tests {
         let mut slices = slices(&assignment);
         let [two, one] = [2, 1].map(|id| GpuId([id; 16]).to_string());
         let both = format!("{two},{one}");
-        let env = environment(&assignment, &slices, &rooms());
+        let env = environment(&assignment, &slices, &rooms(), &[]);
         assert_eq!(value(&env, "SELION_GPU"), Some(both.clone()));
         assert_eq!(value(&env, "SELION_SLICE").as_deref(), Some("whole"));
         assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES").as_deref(), Some(""));
         slices.iter_mut().for_each(|slice| slice.visible = slice.gpu.to_string());
-        let env = environment(&assignment, &slices, &rooms());
+        let env = environment(&assignment, &slices, &rooms(), &[]);
         assert_eq!(value(&env, "CUDA_VISIBLE_DEVICES"), Some(both));
     }
 
@@ -176,7 +188,7 @@ mod tests {
             (Resume::From { attempt: 1, cid: "bafy".into() }, Some("/b/data/.resume")),
         ] {
             assignment.resume = resume;
-            let env = environment(&assignment, &slices(&assignment), &rooms());
+            let env = environment(&assignment, &slices(&assignment), &rooms(), &[]);
             assert_eq!(value(&env, "SELION_RESUME_DIR").as_deref(), dir);
         }
     }

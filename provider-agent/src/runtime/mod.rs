@@ -7,6 +7,7 @@ mod advice;
 pub mod capture;
 pub mod env;
 mod helper;
+mod ids;
 mod masks;
 pub mod peers;
 mod probe;
@@ -19,10 +20,11 @@ mod supervised;
 
 pub use advice::advice;
 pub use helper::sandbox_main;
+pub use ids::{Person, owners};
 pub use probe::probe;
 pub use process::{ProcessRuntime, Walls};
 pub use removal::{Bin, remove_tree};
-pub use rooms::{NOBODY, Rooms, make_read_only};
+pub use rooms::{DATA, OUTPUT, Rooms, WORK, make_read_only};
 
 use std::io;
 use std::path::PathBuf;
@@ -47,6 +49,24 @@ pub struct Launch {
     pub devices: Vec<PathBuf>,
     /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
     pub network: bool,
+    /// The file system that it runs in. Without a sandbox it is the machine's, whatever is said here.
+    pub root: RootFs,
+}
+
+/// A root file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RootFs {
+    /// The machine's programs and libraries, read-only.
+    Machine,
+    /// An image's.
+    Image {
+        /// Folders of its layers, the topmost first. They are read only, and stay while the command runs.
+        lower: Vec<PathBuf>,
+        /// Whom the command is inside.
+        person: Person,
+        /// Where it starts, an absolute path inside; made if it is not there.
+        cwd: PathBuf,
+    },
 }
 
 /// Why a command was not started.

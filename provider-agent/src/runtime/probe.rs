@@ -8,7 +8,7 @@ use selion_api::slice::Sandbox;
 use tokio::time::timeout;
 
 use super::removal::remove_tree;
-use super::{Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, Walls};
+use super::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls};
 
 /// Longest time for one try.
 const TRY: Duration = Duration::from_secs(20);
@@ -22,13 +22,13 @@ const SCRIPT: &str = "test \"$(cat \"$SELION_DATA_DIR/seen\")\" = yes || exit 3\
     if test -e /dev/tty; then exit 8; fi\n\
     exit 0";
 
-/// Runs a trial command behind these walls, with rooms under `folder`, the agent's state. Without a sandbox there is
+/// Runs a trial command behind these walls in this root, with rooms under `folder`, the agent's state. Without a sandbox there is
 /// nothing to try.
 ///
 /// # Errors
 ///
 /// What does not work, in words.
-pub async fn probe(folder: &Path, walls: Walls) -> Result<(), String> {
+pub async fn probe(folder: &Path, walls: Walls, root: RootFs) -> Result<(), String> {
     if walls.sandbox == Sandbox::None {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub async fn probe(folder: &Path, walls: Walls) -> Result<(), String> {
     let secret = base.join("secret");
     let made = fs::write(&secret, "secret").and_then(|()| fs::write(rooms.data.join("seen"), "yes\n"));
     let tried = match made.map_err(said) {
-        Ok(()) => run(walls, &rooms, &secret).await,
+        Ok(()) => run(walls, root, &rooms, &secret).await,
         Err(why) => Err(why),
     };
     // The rooms of a probe are in nobody's way.
@@ -46,7 +46,7 @@ pub async fn probe(folder: &Path, walls: Walls) -> Result<(), String> {
     tried
 }
 
-async fn run(walls: Walls, rooms: &Rooms, secret: &Path) -> Result<(), String> {
+async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result<(), String> {
     let words = |error: RuntimeError| match (&error, std::error::Error::source(&error)) {
         (RuntimeError::Sandbox { detail, .. }, _) => detail.clone(),
         (_, Some(source)) => format!("{error}: {source}"),
@@ -65,6 +65,7 @@ async fn run(walls: Walls, rooms: &Rooms, secret: &Path) -> Result<(), String> {
         rooms: rooms.clone(),
         devices: Vec::new(),
         network: false,
+        root,
     };
     let mut running =
         timeout(TRY, runtime.launch(launch)).await.map_err(|_| "it did not start in time")?.map_err(words)?;

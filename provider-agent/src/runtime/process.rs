@@ -15,9 +15,10 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::helper::{Plan, Refusal, View};
+use super::helper::{Plan, Refusal, Root, View};
+use super::ids::{Ids, Person};
 use super::supervised::Supervised;
-use super::{Launch, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
+use super::{Launch, RootFs, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
 /// Longest wait for a helper to take its plan, and again for it to say that the command runs.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -99,11 +100,31 @@ impl ProcessRuntime {
         Ok((command, ours))
     }
 
-    fn plan(&self, launch: Launch) -> Plan {
+    /// What the helper is told. The folders that the command writes to become its own.
+    fn plan(&self, launch: Launch) -> io::Result<Plan> {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, mut env, rooms, devices, network } = launch;
+        let Launch { command, mut env, rooms, devices, network, root } = launch;
         env::strip(&mut env);
-        let view = (self.walls.sandbox != Sandbox::None).then(|| View {
+        let agent = nix::unistd::getpid().as_raw();
+        if self.walls.sandbox == Sandbox::None {
+            return Ok(Plan { agent, view: None, cwd: inside.work, command, env });
+        }
+        let (root, person, cwd) = match root {
+            RootFs::Machine => (Root::Machine, Person::of_the_machine(), inside.work),
+            RootFs::Image { lower, person, cwd } => {
+                let (upper, work) = rooms.written()?;
+                (Root::Layers { lower, upper, work }, person, cwd)
+            }
+        };
+        let ids = Ids::of(person);
+        ids.give(&rooms.work)?;
+        ids.give(&rooms.output)?;
+        if let Root::Layers { upper, .. } = &root {
+            ids.give_to_root(upper)?;
+        }
+        let view = View {
+            root,
+            ids,
             work: rooms.work,
             data: rooms.data,
             output: rooms.output,
@@ -111,8 +132,8 @@ impl ProcessRuntime {
             shown: self.walls.shown.clone(),
             devices,
             network,
-        });
-        Plan { agent: nix::unistd::getpid().as_raw(), view, work: inside.work, command, env }
+        };
+        Ok(Plan { agent, view: Some(view), cwd, command, env })
     }
 
     async fn spawn(&self, mut command: Command, program: &str) -> Result<Child, RuntimeError> {
@@ -140,7 +161,8 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
-        let plan = serde_json::to_vec(&self.plan(launch)).map_err(|error| failed(io::Error::other(error)))?;
+        let plan =
+            serde_json::to_vec(&self.plan(launch).map_err(failed)?).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
         let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;

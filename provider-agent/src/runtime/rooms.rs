@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{OFlag, openat};
@@ -11,9 +11,6 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use selion_api::slice::Sandbox;
 
 use super::removal::remove_tree;
-
-/// Uid and gid of renters' processes where the agent is root: nobody.
-pub const NOBODY: u32 = 65534;
 
 /// Where a sandboxed command finds its rooms. No path of the machine is told to it.
 pub const WORK: &str = "/selion/work";
@@ -39,8 +36,8 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// Makes fresh, empty rooms at `base`. What was there is removed. Where the agent is root, the writable ones
-    /// belong to nobody, under whom the command will run.
+    /// Makes fresh, empty rooms at `base`. What was there is removed. They are the agent's own until a command is started
+    /// in them.
     ///
     /// # Errors
     ///
@@ -57,12 +54,19 @@ impl Rooms {
             fs::create_dir_all(room)?;
             fs::set_permissions(room, Permissions::from_mode(0o755))?;
         }
-        if nix::unistd::geteuid().is_root() {
-            for room in [&rooms.work, &rooms.output] {
-                chown(room, Some(NOBODY), Some(NOBODY))?;
-            }
-        }
         Ok(rooms)
+    }
+
+    /// Folders for what a command writes over its image: for the files, and for the kernel. They are made afresh.
+    pub(super) fn written(&self) -> io::Result<(PathBuf, PathBuf)> {
+        let folder = self.base.join("written");
+        remove_tree(&folder)?;
+        let (files, kernel) = (folder.join("files"), folder.join("kernel"));
+        for path in [&folder, &files, &kernel] {
+            fs::create_dir(path)?;
+            fs::set_permissions(path, Permissions::from_mode(0o755))?;
+        }
+        Ok((files, kernel))
     }
 
     /// The same rooms by the paths that a command in this sandbox has for them.

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use selion_agent::runtime::{
-    Launch, ProcessRuntime, Rooms, Runtime, RuntimeError, Walls, make_read_only, probe, sandbox_name,
+    Launch, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls, make_read_only, probe, sandbox_name,
 };
 use selion_api::slice::Sandbox;
 use tempfile::TempDir;
@@ -48,7 +48,7 @@ pub async fn kinds() -> Vec<Sandbox> {
         shown: Vec::new(),
     };
     let mut there = if is_root() { Vec::new() } else { vec![Sandbox::None] };
-    match probe(dir.path(), walls).await {
+    match probe(dir.path(), walls, RootFs::Machine).await {
         Ok(()) => there.push(Sandbox::Namespaces),
         Err(why) => println!("namespaces are not tried: {why}"),
     }
@@ -129,6 +129,7 @@ impl House {
             rooms: self.rooms.clone(),
             devices: Vec::new(),
             network: false,
+            root: RootFs::Machine,
         }
     }
 

@@ -25,7 +25,7 @@ fn attempt(plan: &Plan, witness: Option<&Witness>) -> Result<std::convert::Infal
     // A session of its own: signals to its group reach nobody else's process.
     setsid().map_err(step("new session"))?;
     die_with_parent(Signal::SIGKILL)?;
-    chdir(&plan.work).map_err(step("enter the working directory"))?;
+    chdir(&plan.cwd).map_err(step("enter the working directory"))?;
     let program = find_program(plan).ok_or(Refusal::NoSuchProgram)?;
     let zero = |_| Refusal::Failed("a word of the command or its environment holds a zero byte".into());
     let path = CString::new(program.as_os_str().as_encoded_bytes()).map_err(zero)?;

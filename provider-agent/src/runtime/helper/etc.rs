@@ -60,8 +60,8 @@ pub(super) const FILES: [&str; 22] = [
 /// Longest file that is copied, in bytes; a longer one is left out.
 const LONGEST: u64 = 1 << 20;
 
-/// Files that are made: accounts of the view's own, and how names are found.
-pub(super) fn made(uid: u32, gid: u32, network: bool) -> Vec<(&'static str, Vec<u8>)> {
+/// Accounts of the view's own, where it has no image's.
+pub(super) fn accounts(uid: u32, gid: u32) -> Vec<(&'static str, Vec<u8>)> {
     let home = crate::runtime::rooms::WORK;
     let mut passwd = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n".to_owned();
     let mut group = "root:x:0:\n".to_owned();
@@ -70,16 +70,19 @@ pub(super) fn made(uid: u32, gid: u32, network: bool) -> Vec<(&'static str, Vec<
         group += &format!("renter:x:{gid}:\n");
     }
     let lookup = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n";
-    let local = || b"127.0.0.1 localhost\n::1 localhost\n".to_vec();
-    let mut files = vec![
+    vec![
         ("/etc/passwd", passwd.into_bytes()),
         ("/etc/group", group.into_bytes()),
         ("/etc/nsswitch.conf", lookup.into()),
-        ("/etc/hosts", network.then(|| copy(Path::new("/etc/hosts"))).flatten().unwrap_or_else(local)),
-    ];
+    ]
+}
+
+/// How names are found.
+pub(super) fn names(network: bool) -> Vec<(&'static str, Vec<u8>)> {
+    let local = || b"127.0.0.1 localhost\n::1 localhost\n".to_vec();
+    let hosts = network.then(|| copy(Path::new("/etc/hosts"))).flatten().unwrap_or_else(local);
     let resolver = network.then(|| copy(Path::new("/etc/resolv.conf"))).flatten();
-    files.extend(resolver.map(|text| ("/etc/resolv.conf", text)));
-    files
+    [Some(("/etc/hosts", hosts)), resolver.map(|text| ("/etc/resolv.conf", text))].into_iter().flatten().collect()
 }
 
 /// What is in a file that anybody may read. `None` for another, and for one that is not there or too long.

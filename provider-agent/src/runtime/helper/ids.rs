@@ -1,25 +1,22 @@
-//! Users inside and outside.
-//!
-//! An ordinary user is mapped to itself. Root maps itself, which it needs to build the view, and nobody, whom the
-//! command becomes. Either way the command runs as a user that is not 0 inside, so `exec` leaves it no capability.
+//! The users of a namespace.
 
 use std::fs;
 use std::io::{Read, Write};
 
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Uid, fork, getegid, geteuid, getpid, pipe};
+use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, getpid, pipe};
+use selion_dataplane::image::IdRange;
 
 use super::Trouble;
-use crate::runtime::rooms::NOBODY;
+use crate::runtime::ids::Ids;
 
 /// Calls `unshare`, which makes a user namespace, and maps the users of it.
-pub(super) fn map_around(unshare: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
-    let (uid, gid) = (geteuid(), getegid());
-    if !uid.is_root() {
+pub(super) fn map_around(ids: &Ids, unshare: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
+    if !geteuid().is_root() {
         unshare()?;
         put("/proc/self/setgroups", "deny")?;
-        put("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
-        return put("/proc/self/gid_map", &format!("{gid} {gid} 1"));
+        put("/proc/self/uid_map", &line(&ids.uids))?;
+        return put("/proc/self/gid_map", &line(&ids.gids));
     }
     // More than one's own id can be mapped only from outside the new namespace: by a child that stays there.
     let target = getpid();
@@ -29,9 +26,8 @@ pub(super) fn map_around(unshare: impl FnOnce() -> Result<(), Trouble>) -> Resul
         ForkResult::Child => {
             drop(go_end);
             let gone = fs::File::from(wait_end).read(&mut [0]).is_ok_and(|read| read == 0);
-            let maps = format!("0 0 1\n{NOBODY} {NOBODY} 1\n");
-            let written = put(&format!("/proc/{target}/uid_map"), &maps)
-                .and_then(|()| put(&format!("/proc/{target}/gid_map"), &maps));
+            let written = put(&format!("/proc/{target}/uid_map"), &line(&ids.uids))
+                .and_then(|()| put(&format!("/proc/{target}/gid_map"), &line(&ids.gids)));
             std::process::exit(i32::from(gone || written.is_err()))
         }
         ForkResult::Parent { child } => {
@@ -47,21 +43,29 @@ pub(super) fn map_around(unshare: impl FnOnce() -> Result<(), Trouble>) -> Resul
     }
 }
 
-/// Uid and gid under which a command runs; never 0, so that it starts without capabilities.
-pub(super) fn renter() -> (u32, u32) {
-    let (uid, gid) = (geteuid(), getegid());
-    if uid.is_root() { (NOBODY, NOBODY) } else { (uid.as_raw(), gid.as_raw()) }
+/// As the kernel takes a range.
+fn line(range: &IdRange) -> String {
+    format!("{} {} {}\n", range.inside, range.outside, range.count)
 }
 
-/// Gives up root, if that is who we are; keeps no group.
-pub(super) fn become_renter() -> Result<(), Trouble> {
-    if !geteuid().is_root() {
-        return Ok(());
-    }
-    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-    nix::unistd::setgroups(&[]).map_err(|errno| format!("drop groups: {errno}"))?;
-    nix::unistd::setresgid(gid, gid, gid).map_err(|errno| format!("drop group: {errno}"))?;
-    nix::unistd::setresuid(uid, uid, uid).map_err(|errno| format!("drop user: {errno}"))
+/// Becomes the root inside, where there is one: whoever makes files there has to be somebody.
+pub(super) fn become_root(ids: &Ids) -> Result<(), Trouble> {
+    if ids.uids.inside == 0 && ids.uids.count > 1 { become_person(0, 0, &[]) } else { Ok(()) }
+}
+
+/// Becomes the user of the command, who keeps no other group than its own.
+pub(super) fn become_renter(ids: &Ids) -> Result<(), Trouble> {
+    let person = &ids.person;
+    // One id alone: whoever we are is the command's user.
+    if ids.uids.count == 1 { Ok(()) } else { become_person(person.uid, person.gid, &person.groups) }
+}
+
+fn become_person(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Trouble> {
+    let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
+    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+    nix::unistd::setgroups(&groups).map_err(|errno| format!("set groups: {errno}"))?;
+    nix::unistd::setresgid(gid, gid, gid).map_err(|errno| format!("set group: {errno}"))?;
+    nix::unistd::setresuid(uid, uid, uid).map_err(|errno| format!("set user: {errno}"))
 }
 
 fn put(path: &str, text: &str) -> Result<(), Trouble> {

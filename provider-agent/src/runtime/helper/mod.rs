@@ -19,6 +19,7 @@ mod etc;
 mod ids;
 mod loopback;
 mod namespaces;
+mod parts;
 mod plan;
 mod supervise;
 mod tree;
@@ -33,7 +34,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-pub(super) use plan::{Plan, Refusal, View};
+pub(super) use plan::{Plan, Refusal, Root, View};
 pub(super) use supervise::{END, STOP};
 
 /// Exit code of a helper whose command did not come to run.

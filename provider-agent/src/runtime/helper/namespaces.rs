@@ -5,8 +5,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, getppid};
 
 use super::confine::{self, Witness};
+use super::parts::Parts;
 use super::plan::{Plan, Refusal, View};
-use super::view::Parts;
 use super::{
     FAILED, STOP, Talk, Trouble, command, die_with_parent, ids, is_hung_up, life_line, loopback, supervise, view,
 };
@@ -18,7 +18,7 @@ const EVERYBODY: Pid = Pid::from_raw(-1);
 pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Refusal> {
     // Root can pass folders of the machine that the root of a user namespace cannot; others have rights to make
     // mounts only once they are inside.
-    let early = geteuid().is_root().then(|| Parts::open(shown)).transpose()?;
+    let early = geteuid().is_root().then(|| take_as_root(shown)).transpose()?;
     enter(shown)?;
     let parts = match early {
         Some(parts) => parts,
@@ -29,6 +29,9 @@ pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Ref
     match unsafe { fork() }.map_err(|errno| format!("fork init: {errno}"))? {
         ForkResult::Parent { child: init } => {
             talk.close();
+            if parts.own_root {
+                view::working_directory(&plan.cwd, &shown.ids)?;
+            }
             drop(parts);
             Ok(supervise::supervise(init, |signal| {
                 let signal = if signal == STOP { STOP } else { Signal::SIGKILL };
@@ -40,13 +43,19 @@ pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Ref
             // The copy of the helper's end would keep the line up.
             // SAFETY: closes a descriptor that nothing in this process owns.
             unsafe { libc::close(watch.alive) };
-            let code = inside(plan, parts, talk, &watch.watch).unwrap_or_else(|refusal| {
+            let code = inside(plan, shown, parts, talk, &watch.watch).unwrap_or_else(|refusal| {
                 talk.refuse(&refusal);
                 FAILED
             });
             std::process::exit(code)
         }
     }
+}
+
+/// Takes the parts with the machine's own rights, where nobody else sees what is mounted meanwhile.
+fn take_as_root(shown: &View) -> Result<Parts, Trouble> {
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| format!("new mount namespace: {errno}"))?;
+    Parts::open(shown)
 }
 
 fn enter(shown: &View) -> Result<(), Trouble> {
@@ -59,7 +68,7 @@ fn enter(shown: &View) -> Result<(), Trouble> {
     if !shown.network {
         spaces |= CloneFlags::CLONE_NEWNET;
     }
-    ids::map_around(|| unshare(spaces).map_err(|errno| format!("new namespaces: {errno}")))?;
+    ids::map_around(&shown.ids, || unshare(spaces).map_err(|errno| format!("new namespaces: {errno}")))?;
     // The change of credentials cleared it.
     die_with_parent(Signal::SIGKILL)?;
     if getppid() != agent {
@@ -69,15 +78,24 @@ fn enter(shown: &View) -> Result<(), Trouble> {
 }
 
 /// Init: builds the view, puts up the walls, under which it is itself, starts the command, reaps until it ends.
-fn inside(plan: &Plan, parts: Parts, talk: &mut Talk, watch: &std::os::fd::OwnedFd) -> Result<i32, Refusal> {
+fn inside(
+    plan: &Plan,
+    shown: &View,
+    parts: Parts,
+    talk: &mut Talk,
+    watch: &std::os::fd::OwnedFd,
+) -> Result<i32, Refusal> {
     die_with_parent(Signal::SIGKILL)?;
     if is_hung_up(watch) {
         return Err(Refusal::Failed("the helper is gone".into()));
     }
     let witness = Witness::take()?;
-    view::build(parts)?;
+    ids::become_root(&shown.ids)?;
+    die_with_parent(Signal::SIGKILL)?;
+    view::build(&parts)?;
+    drop(parts);
     confine::bar_capabilities()?;
-    ids::become_renter()?;
+    ids::become_renter(&shown.ids)?;
     die_with_parent(Signal::SIGKILL)?;
     confine::confine()?;
     // SAFETY: this process has one thread.

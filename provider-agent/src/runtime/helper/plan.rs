@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::ids::Ids;
+
 /// What to run, and where.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::runtime) struct Plan {
@@ -13,16 +15,20 @@ pub(in crate::runtime) struct Plan {
     /// What the command sees; `None` runs it beside the owner's own programs.
     pub(in crate::runtime) view: Option<View>,
     /// Where the command starts, by the path that it sees.
-    pub(in crate::runtime) work: PathBuf,
+    pub(in crate::runtime) cwd: PathBuf,
     /// Program and arguments.
     pub(in crate::runtime) command: Vec<String>,
     /// The whole environment.
     pub(in crate::runtime) env: Vec<(String, String)>,
 }
 
-/// The files of the machine that a sandboxed command sees, and its network.
+/// The files that a sandboxed command sees, as whom, and its network.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::runtime) struct View {
+    /// What everything else is put into.
+    pub(in crate::runtime) root: Root,
+    /// Users inside and outside.
+    pub(in crate::runtime) ids: Ids,
     /// Its writable folder outside.
     pub(in crate::runtime) work: PathBuf,
     /// Its data outside.
@@ -37,6 +43,23 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) devices: Vec<PathBuf>,
     /// The node's network; else a loopback of its own.
     pub(in crate::runtime) network: bool,
+}
+
+/// A root file system.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runtime) enum Root {
+    /// The machine's programs and libraries, read-only.
+    Machine,
+    /// Layers of an image under one that is the command's own.
+    Layers {
+        /// Folders, the topmost first; each is read only.
+        lower: Vec<PathBuf>,
+        /// Folder for what the command writes, empty at first.
+        upper: PathBuf,
+        /// Folder for the kernel, of the same file system, empty.
+        work: PathBuf,
+    },
 }
 
 /// Why nothing runs. A helper whose command runs closes the socket without a word.
