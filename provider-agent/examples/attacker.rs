@@ -52,7 +52,7 @@ fn others() -> Vec<(&'static str, i32)> {
         ("process_vm_readv", call!(libc::SYS_process_vm_readv, own, &raw const part, 1, &raw const part, 1, 0)),
         ("process_vm_writev", call!(libc::SYS_process_vm_writev, own, &raw const part, 1, &raw const part, 1, 0)),
         ("move_pages", call!(libc::SYS_move_pages, own, 0, null::<u8>(), null::<u8>(), null::<u8>(), 0)),
-        ("ptrace", call!(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0)),
+        ("ptrace", call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, i32::MAX, 0, 0)),
     ]
 }
 

@@ -161,8 +161,10 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
-        let plan =
-            serde_json::to_vec(&self.plan(launch).map_err(failed)?).map_err(|error| failed(io::Error::other(error)))?;
+        let sandbox = sandbox_name(self.walls.sandbox);
+        let plan = self.plan(launch);
+        let plan = plan.map_err(|error| RuntimeError::Sandbox { sandbox, detail: format!("its folders: {error}") })?;
+        let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
         let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;
@@ -178,7 +180,7 @@ impl Runtime for ProcessRuntime {
         // Dropping what runs kills whatever came up.
         Err(match refusal {
             Refusal::NoSuchProgram => RuntimeError::NoSuchProgram { program, path: path.unwrap_or_default() },
-            Refusal::Failed(detail) => RuntimeError::Sandbox { sandbox: sandbox_name(self.walls.sandbox), detail },
+            Refusal::Failed(detail) => RuntimeError::Sandbox { sandbox, detail },
         })
     }
 }

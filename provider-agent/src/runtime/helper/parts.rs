@@ -73,7 +73,7 @@ impl Parts {
             let room = Tree::take(from, flags).map_err(|error| told("take", from, &error))?;
             taken.0.push((to.into(), Part::Folder(room)));
         }
-        let root = root(&view.root)?;
+        let root = root(view)?;
         Ok(Self { parts: taken.0, hidden: view.hidden.clone(), root, own_root })
     }
 }
@@ -148,9 +148,14 @@ impl Taken {
 }
 
 /// A root file system, mounted nowhere.
-fn root(root: &Root) -> Result<Tree, Trouble> {
+fn root(view: &View) -> Result<Tree, Trouble> {
     let bench = Path::new(BENCH);
-    match root {
+    match &view.root {
+        // Root is another outside than inside, where it makes files in it; an ordinary user is itself.
+        Root::Machine if view.ids.uids.count > 1 => {
+            let (uid, gid) = (view.ids.uids.outside, view.ids.gids.outside);
+            mounted(bench, "tmpfs", &format!("mode=0755,size=32m,uid={uid},gid={gid}"))?;
+        }
         Root::Machine => mounted(bench, "tmpfs", "mode=0755,size=32m")?,
         Root::Layers { lower, upper, work } => overlay(bench, lower, upper, work)?,
     }
