@@ -16,6 +16,7 @@ use crate::http::secrets::Secrets;
 use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
 use crate::pen::Pen;
+use crate::registry::Registries;
 use crate::relay::Relay;
 use crate::sequencer::Sequencer;
 use crate::store::Store;
@@ -41,6 +42,8 @@ pub struct App {
     pub log: Sequencer,
     /// Content by CID.
     pub content: selion_dataplane::Store,
+    /// What image tags stand for.
+    pub registries: Registries,
     /// A Kubo beside it, if there is one.
     pub ipfs: Ipfs,
     /// Links to agents and log lines.

@@ -9,6 +9,8 @@ use selion_market::Policy;
 use selion_market::engine::Weighting;
 use serde::{Deserialize, Serialize};
 
+pub use crate::registry::RegistriesConfig;
+
 mod accounts;
 mod serving;
 
@@ -58,6 +60,8 @@ pub struct Config {
     pub serving: ServingConfig,
     /// Bytes of content that an account with a deposit may keep in the pool.
     pub storage_bytes: u64,
+    /// How registries of images are reached.
+    pub registries: RegistriesConfig,
 }
 
 impl Default for Config {
@@ -82,6 +86,7 @@ impl Default for Config {
             upload_limit_bytes: 16 << 30,
             serving: ServingConfig::default(),
             storage_bytes: 256 << 30,
+            registries: RegistriesConfig::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod mirror;
 mod network;
 pub mod pen;
 pub mod project;
+mod registry;
 pub mod relay;
 mod run;
 pub mod sequencer;

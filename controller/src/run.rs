@@ -35,6 +35,7 @@ use crate::mark::{Mark, MarkError};
 use crate::mirror::check::{CheckError, LocalLog, Terms, verify_chain, verify_log};
 use crate::mirror::{self, Finality, Mirror, SourceError};
 use crate::pen::Pen;
+use crate::registry::Registries;
 use crate::relay::{self, Relay};
 use crate::sequencer::{self, Sequencer, StartError};
 use crate::serve;
@@ -83,6 +84,9 @@ pub enum RunError {
     /// Chain and configuration do not agree, or the log is not the one that was anchored.
     #[error(transparent)]
     Check(#[from] CheckError),
+    /// Registries of images cannot be asked.
+    #[error("registries of images")]
+    Registries(#[from] selion_dataplane::image::ImageError),
     /// The chain node fell silent between two questions.
     #[error(transparent)]
     Source(#[from] SourceError),
@@ -176,7 +180,9 @@ pub async fn run(
     let relay = open_relay(&config, &terms, &store, &nudge).await?;
     let now = log.read(|state| state.now).max(wall_clock());
     let heard = Arc::new(Heard::load(&store.readers, &terms.id, now).await?);
+    let registries = Registries::new(&config.registries)?;
     let app = App {
+        registries,
         pool: terms.id,
         heard,
         terms: terms.fixed.shown(),

@@ -45,7 +45,7 @@ mod vault;
 
 pub use agent::run;
 pub use claim::{ClaimReport, claim, claim_all};
-pub use config::{Claiming, Config, GpuSource, Prices};
+pub use config::{Claiming, Config, GpuSource, Prices, Registries};
 pub use courier::{Courier, CourierError};
 pub use doctor::{Check, doctor};
 pub use earnings::{CashedOut, cash_out};

@@ -10,7 +10,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{
-    AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, Lease, LeasePage,
+    AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, ImageView, Lease, LeasePage,
     LicencePage, NewDataset, NewLease, NewRelay, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote,
     RegistryView, RelayView, SharesView, VoucherPage, Whoami,
 };
@@ -167,6 +167,11 @@ impl Client {
         for mount in &lease.datasets {
             tags.push(self.dataset(&mount.cid).await?.tag);
         }
+        if let Some(image) = &lease.image {
+            let view = self.image(image).await?;
+            tags.push(view.tag);
+            lease.image = Some(view.image);
+        }
         sign_lease(lease, wallet, pool, key, tags).await?;
         self.create_lease(key, lease).await
     }
@@ -227,6 +232,11 @@ impl Client {
             .header(reqwest::header::CONTENT_LENGTH, length)
             .body(reqwest::Body::wrap_stream(chunks));
         read(crate::call::send(request).await?).await
+    }
+
+    /// `GET /v1/images`: what the name of an image stands for now.
+    pub async fn image(&self, name: &str) -> Result<ImageView, ClientError> {
+        self.get(As::Me, &["v1", "images"], &[("name", name)]).await
     }
 
     /// `GET /v1/datasets`.

@@ -29,6 +29,15 @@ pub struct DatasetMount {
     pub mount: String,
 }
 
+/// What the name of an image stands for.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+pub struct ImageView {
+    /// As a request names it for good: by digest, or the CID.
+    pub image: String,
+    /// Under which the public log knows that the caller's leases run it; the last of a signed request's tags.
+    pub tag: Hash32,
+}
+
 /// The network that a lease's commands have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]

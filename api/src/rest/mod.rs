@@ -11,8 +11,8 @@ mod terms;
 
 pub use extra::BillPage;
 pub use lease::{
-    Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeaseOutput, LeaseOutputs, LeasePage, LogLine,
-    Network, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
+    Attempt, Candidate, DatasetMount, ImageView, Lease, LeaseEvent, LeaseMember, LeaseOutput, LeaseOutputs, LeasePage,
+    LogLine, Network, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
 };
 pub use login::{
     ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,

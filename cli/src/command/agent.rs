@@ -107,6 +107,9 @@ pub struct Args {
     /// Refuses leases that ask for this machine's network: gangs, and those with --network node
     #[arg(long)]
     no_network: bool,
+    /// Lets leases run among this machine's own programs, which they can read, where they ask for it (--root machine)
+    #[arg(long)]
+    machine_root: bool,
     /// Running time of a lease that may stay without a voucher before the agent ends it [default: 15m]
     #[arg(long, value_name = "TIME", value_parser = unit::duration)]
     unsigned_cap: Option<u64>,
@@ -164,6 +167,7 @@ impl Args {
             .set("show", (!self.show.is_empty()).then_some(self.show))?
             .set("hide", (!self.hide.is_empty()).then_some(self.hide))?
             .set("no_network", self.no_network.then_some(true))?
+            .set("machine_root", self.machine_root.then_some(true))?
             .set("unsigned_cap_ms", self.unsigned_cap)?
             .set("claim", self.claim)?
             .set("insecure", self.insecure.then_some(true))?

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
-use selion_api::rest::{DatasetMount, Lease, Network, NewLease, OutputRef};
+use selion_api::rest::{DatasetMount, Lease, Network, NewLease, OutputRef, PlainRoot};
 use selion_api::slice::SliceWant;
 use selion_api::{GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
@@ -81,9 +81,26 @@ pub struct Ask {
     /// Network of the commands: a loopback of their own, or the node's [default: none, of a gang node]
     #[arg(long, value_name = "WHICH")]
     pub network: Option<Reach>,
-    /// Only nodes that have all these datasets already, as far as the pool knows
-    #[arg(long, requires = "datasets")]
+    /// Only nodes that have all these datasets and the image already, as far as the pool knows
+    #[arg(long)]
     pub near_data: bool,
+    /// Container image to run in: a name in a registry, by digest or by tag, which is resolved once, now; or the CID of an OCI
+    /// layout or of what `docker save` wrote, after `selion data add`
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// The root file system without an image: a small one with a shell and the usual tools, or the machine's programs,
+    /// where its owner shows them
+    #[arg(long, value_name = "WHICH", default_value = "base", conflicts_with = "image")]
+    pub root: WhichRoot,
+    /// Program in place of the image's, with the arguments after --; empty runs these alone
+    #[arg(long, value_name = "PROGRAM", requires = "image")]
+    pub entrypoint: Option<String>,
+    /// Where the command starts inside [default: as the image says, else $HOME]
+    #[arg(long, value_name = "DIR")]
+    pub workdir: Option<String>,
+    /// As whom, USER[:GROUP], each a name or a number of the image [default: as the image says]
+    #[arg(long, value_name = "USER", requires = "image")]
+    pub user: Option<String>,
     /// Environment variable; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
@@ -96,9 +113,18 @@ pub struct Ask {
     /// Licence of which each process takes a seat: an account, and a product by name or as 0x and 64 hex digits
     #[arg(long, value_name = "ISSUER/PRODUCT")]
     pub licence: Option<Licence>,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The program and its arguments; with an image that names a program, the arguments after it
+    #[arg(last = true, required_unless_present = "image", value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// A root that is no image.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum WhichRoot {
+    /// A shell and the usual tools.
+    Base,
+    /// The machine's programs and libraries, read-only.
+    Machine,
 }
 
 /// Which network commands have.
@@ -255,11 +281,14 @@ impl Ask {
             },
             licence: self.licence,
             command: self.command,
-            image: None,
-            root: selion_api::rest::PlainRoot::Base,
-            entrypoint: None,
-            working_dir: None,
-            user: None,
+            image: self.image,
+            root: match self.root {
+                WhichRoot::Base => PlainRoot::Base,
+                WhichRoot::Machine => PlainRoot::Machine,
+            },
+            entrypoint: self.entrypoint.map(|program| if program.is_empty() { Vec::new() } else { vec![program] }),
+            working_dir: self.workdir,
+            user: self.user,
             enforced: Vec::new(),
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,

@@ -58,8 +58,8 @@ pub use secrets::{Secrets, TOKEN_MS, TokenFault};
 use crate::App;
 use limits::Limits;
 use route::{
-    auth, datasets, device, gateway, leases, licences, log, money, nodes, outputs, pool, relay, streams, system, tiles,
-    wait,
+    auth, datasets, device, gateway, images, leases, licences, log, money, nodes, outputs, pool, relay, streams,
+    system, tiles, wait,
 };
 
 /// Largest JSON body in bytes: 1 MiB.
@@ -174,6 +174,7 @@ fn codes() -> OpenApiRouter<App> {
 fn long() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(wait::wait))
+        .routes(routes!(images::resolve))
         .routes(routes!(streams::logs))
         .routes(routes!(streams::events))
         .routes(routes!(datasets::add, datasets::list))

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use selion_api::commit::signing_digest;
-use selion_api::rest::{DatasetMount, NewLease, OutputRef};
-use selion_api::{Account, Hash32};
+use selion_api::rest::{DatasetMount, ImageView, NewLease, OutputRef, PlainRoot};
+use selion_api::{Account, Amount, BoxFeature, Hash32};
 use selion_dataplane::Cid;
 use selion_market::{Input, RequestLease};
 
@@ -12,11 +12,14 @@ use super::Problem;
 use super::recover::signed_by;
 use super::route::leases::own;
 use crate::App;
+use crate::registry::ResolveError;
 use crate::sequencer::Private;
 use crate::store::{dataset, output};
 
 /// Most bytes of command, environment and mounts: they must fit a message to the agent with room to spare.
 const MAX_WORK: usize = 256 << 10;
+/// Most bytes of what is said of an image.
+const MAX_IMAGE_WORDS: usize = 64 << 10;
 /// Longest name of a mount.
 const MAX_MOUNT: usize = 128;
 
@@ -36,7 +39,21 @@ pub(super) async fn prepare(app: &App, renter: Account, key: &str, body: &NewLea
     check_work(body)?;
     let named = name_outputs(app, renter, body).await?;
     let body = named.as_ref().unwrap_or(body);
-    let tags = tags(app, renter, &body.datasets).await?;
+    let mut tags = tags(app, renter, &body.datasets).await?;
+    let named;
+    let body = match &body.image {
+        None => body,
+        Some(image) => {
+            let view = name_image(app, renter, image, "/image").await?;
+            if body.signature.is_some() && view.image != *image {
+                let detail = format!("a signed request names what it runs by digest: write {}", view.image);
+                return Err(Problem::field("/image", "bad_value", detail));
+            }
+            tags.push(view.tag);
+            named = NewLease { image: Some(view.image), ..body.clone() };
+            &named
+        }
+    };
     let salt = match (body.salt, body.signature) {
         (Some(salt), _) => salt,
         (None, None) => app.secrets.salt(renter, key),
@@ -59,9 +76,68 @@ pub(super) async fn prepare(app: &App, renter: Account, key: &str, body: &NewLea
     Ok(Prepared { idem, input: Input::Request(RequestLease { request, signature: body.signature }), private })
 }
 
+/// An image as agents take it, and its tag: a CID that the renter may mount, or a name in a registry, by digest.
+///
+/// # Errors
+///
+/// [`Problem::Fields`] with `pointer`; [`Problem::Overloaded`] if registries are asked for many others now.
+pub(super) async fn name_image(app: &App, renter: Account, image: &str, pointer: &str) -> Result<ImageView, Problem> {
+    if image.parse::<Cid>().is_ok() {
+        let mounted = DatasetMount { cid: image.to_owned(), mount: String::new() };
+        let mut tags = tags_at(app, renter, std::slice::from_ref(&mounted), |_| pointer.to_owned()).await?;
+        return Ok(ImageView { image: image.to_owned(), tag: tags.pop().unwrap_or_default() });
+    }
+    // Asking a registry is work for somebody who pays, or may.
+    if !app.log.read(|state| state.books.get(&renter).is_some_and(|books| books.deposited != Amount::ZERO)) {
+        let why = "an account that never deposited cannot run images of registries; deposit first";
+        return Err(Problem::field(pointer, "payment_required", why));
+    }
+    let image = app.registries.resolve(image).await.map_err(|error| match error {
+        ResolveError::Busy => Problem::Overloaded,
+        ResolveError::Image(error) => Problem::field(pointer, "no_image", whole(&error)),
+    })?;
+    Ok(ImageView { tag: app.secrets.dataset_tag(renter, &image), image })
+}
+
+/// An error with what caused it, in one line.
+fn whole(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// What can be said of an image in itself.
+fn check_image(body: &NewLease) -> Result<(), Problem> {
+    let words = body.entrypoint.iter().flatten().chain(&body.working_dir).chain(&body.user).chain(&body.image);
+    if let Some(word) = words.clone().find(|word| word.contains('\0')) {
+        return Err(Problem::field("/image", "bad_value", format!("{word:?} has a zero byte")));
+    }
+    let bytes: usize = words.map(String::len).sum();
+    if bytes > MAX_IMAGE_WORDS {
+        let detail = format!("image, entrypoint, working_dir and user have {bytes} bytes; at most {MAX_IMAGE_WORDS}");
+        return Err(Problem::field("/entrypoint", "too_large", detail));
+    }
+    if body.working_dir.as_ref().is_some_and(|dir| !dir.starts_with('/')) {
+        return Err(Problem::field("/working_dir", "bad_value", "working_dir is an absolute path inside"));
+    }
+    let said = [("/entrypoint", body.entrypoint.is_some()), ("/user", body.user.is_some())];
+    if let Some((pointer, _)) = said.into_iter().find(|(_, said)| *said && body.image.is_none()) {
+        return Err(Problem::field(pointer, "bad_value", "this goes over what an image says, and there is no image"));
+    }
+    if body.image.is_some() && body.root != PlainRoot::Base {
+        return Err(Problem::field("/root", "bad_value", "an image is the root: leave one of both away"));
+    }
+    let limits = [BoxFeature::Cpu, BoxFeature::Memory, BoxFeature::Pids, BoxFeature::Disk, BoxFeature::Net];
+    if let Some(other) = body.enforced.iter().find(|one| !limits.contains(one)) {
+        let detail = format!("{} is no limit; use cpu, memory, pids, disk, net", other.code());
+        return Err(Problem::field("/enforced", "bad_value", detail));
+    }
+    Ok(())
+}
+
 fn check_work(body: &NewLease) -> Result<(), Problem> {
-    if body.command.first().is_none_or(String::is_empty) {
-        return Err(Problem::field("/command", "bad_value", "command names at least a program"));
+    check_image(body)?;
+    if body.image.is_none() && body.command.first().is_none_or(String::is_empty) {
+        return Err(Problem::field("/command", "bad_value", "command names at least a program, where no image does"));
     }
     let mut texts = body.command.iter().chain(body.env.keys()).chain(body.env.values());
     if texts.any(|text| text.contains('\0')) {
@@ -111,9 +187,18 @@ async fn name_outputs(app: &App, renter: Account, body: &NewLease) -> Result<Opt
 
 /// The keyed tags of the datasets, in order. A renter mounts what he added and what his leases left, nothing else.
 async fn tags(app: &App, renter: Account, mounts: &[DatasetMount]) -> Result<Vec<Hash32>, Problem> {
+    tags_at(app, renter, mounts, |index| format!("/datasets/{index}/cid")).await
+}
+
+async fn tags_at(
+    app: &App,
+    renter: Account,
+    mounts: &[DatasetMount],
+    pointer: impl Fn(usize) -> String,
+) -> Result<Vec<Hash32>, Problem> {
     let mut tags = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
-        let pointer = format!("/datasets/{index}/cid");
+        let pointer = pointer(index);
         let cid = parse_cid(&mount.cid, &pointer)?;
         // The agent is sent the text as given, and commits to it: one spelling only.
         if cid.to_string() != mount.cid {

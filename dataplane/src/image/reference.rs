@@ -41,6 +41,12 @@ impl Reference {
         self.digest
     }
 
+    /// The same as an image whose digest is known, if one is written.
+    #[must_use]
+    pub fn pinned(&self) -> Option<Pinned> {
+        Some(Pinned { digest: self.digest?, reference: self.clone() })
+    }
+
     /// Tag or digest, as the registry is asked for it.
     pub(super) fn wanted(&self) -> String {
         match &self.digest {

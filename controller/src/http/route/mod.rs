@@ -4,6 +4,7 @@ pub(super) mod auth;
 pub(super) mod datasets;
 pub(super) mod device;
 pub(super) mod gateway;
+pub(super) mod images;
 pub(super) mod leases;
 pub(super) mod licences;
 pub(super) mod log;

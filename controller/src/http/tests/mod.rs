@@ -50,6 +50,7 @@ use crate::config::Config;
 use crate::ipfs::Ipfs;
 use crate::mirror::Mirror;
 use crate::pen::Pen;
+use crate::registry::Registries;
 use crate::relay::Relay;
 use crate::sequencer::{Parts, Sequencer};
 use crate::store::Store;
@@ -180,6 +181,7 @@ impl Pool {
             delegate: Address([2; 20]),
             hub: Hub::new(Arc::new(links), POOL, logs.clone()),
             ipfs,
+            registries: Registries::new(&Default::default()).unwrap(),
             content,
             metrics: Arc::new(Metrics::default()),
             mirror: Mirror::new(),

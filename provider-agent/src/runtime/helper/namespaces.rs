@@ -29,9 +29,6 @@ pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Ref
     match unsafe { fork() }.map_err(|errno| format!("fork init: {errno}"))? {
         ForkResult::Parent { child: init } => {
             talk.close();
-            if parts.own_root {
-                view::working_directory(&plan.cwd, &shown.ids)?;
-            }
             drop(parts);
             Ok(supervise::supervise(init, |signal| {
                 let signal = if signal == STOP { STOP } else { Signal::SIGKILL };
@@ -93,6 +90,9 @@ fn inside(
     ids::become_root(&shown.ids)?;
     die_with_parent(Signal::SIGKILL)?;
     view::build(&parts)?;
+    if parts.own_root {
+        view::working_directory(&plan.cwd, &shown.ids)?;
+    }
     drop(parts);
     confine::bar_capabilities()?;
     ids::become_renter(&shown.ids)?;

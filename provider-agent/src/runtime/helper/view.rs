@@ -119,7 +119,11 @@ fn folder(path: &Path) -> Result<PathBuf, Trouble> {
         match at.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {}
             Ok(_) => {
-                return Err(format!("{} of the root is no folder, and {} is to be shown", at.display(), path.display()));
+                return Err(format!(
+                    "{} of the root is no folder, and {} is to be shown",
+                    at.display(),
+                    path.display()
+                ));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir(&at).map_err(|error| told("make", &at, &error))?;
