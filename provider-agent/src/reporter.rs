@@ -9,7 +9,7 @@ use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::commit::PoolId;
 use selion_api::{Account, Reason};
 
-use crate::book::{Book, Outbox, OutboxError, is_last};
+use crate::book::{Book, Outbox, OutboxError};
 use crate::disk;
 use crate::event::{Event, word};
 use crate::keys;
@@ -72,7 +72,7 @@ impl Reporter {
     /// What is stated of a stop, if the member was evicted.
     fn judged(&self, member: MemberKey, event: MemberEvent) -> MemberEvent {
         let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_last(&event) {
+        if !event.is_last() {
             return event;
         }
         match (event, evicted.remove(&member)) {
