@@ -358,10 +358,7 @@ impl MemberEvent {
     /// Whether nothing follows it: the member's slice is free.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        matches!(
-            self,
-            Self::Exited { .. } | Self::Stopped { .. } | Self::Failed { .. } | Self::Limited { .. }
-        )
+        matches!(self, Self::Exited { .. } | Self::Stopped { .. } | Self::Failed { .. } | Self::Limited { .. })
     }
 
     /// What it commits to of the member's outputs.

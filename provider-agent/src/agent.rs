@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
+use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume, ToController};
+use selion_api::slice::{BoxFeature, Sandbox};
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
 use selion_dataplane::Store;
@@ -30,7 +31,7 @@ use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
-use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
+use crate::runtime::{Bin, Groups, ProcessRuntime, Runtime, Walls, advice, probe, prove, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -57,14 +58,26 @@ impl Node {
         known_models(&config.prices, &facts)?;
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
-        probe(book.dir(), walls).await.map_err(|why| AgentError::Sandbox {
+        probe(book.dir(), walls.clone()).await.map_err(|why| AgentError::Sandbox {
             sandbox: sandbox_name(config.sandbox),
             why,
             advice: advice(),
         })?;
-        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
+        let mut spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
+        let groups = Groups::open(&group_of(&node.0));
+        spec.features = prove(book.dir(), &walls, &groups).await;
+        if config.sandbox != Sandbox::None {
+            // Measured, as what is written lies in folders of the lease's own.
+            spec.features = spec.features.with(BoxFeature::Disk);
+        }
+        let runtime = runtime.within(groups);
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), spec })
     }
+}
+
+/// Name of the control group of a node's agent: two agents of one machine do not meet.
+fn group_of(node: &[u8; 20]) -> String {
+    node[..8].iter().fold("selion-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
 /// What stands between commands and this machine.
@@ -212,7 +225,8 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
+    let mut agent =
+        Agent::new(&config, &node, logs, token, voucher_in, uploads, outbound_in.clone(), Arc::clone(&on_event))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -271,6 +285,7 @@ impl Agent {
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
+        told: mpsc::Sender<ToController>,
         on_event: OnEvent,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
@@ -282,6 +297,7 @@ impl Agent {
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,
+            told,
             uploads,
             guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),
             gateway: config.controller.clone(),
@@ -374,9 +390,8 @@ impl Agent {
             }
             Ok((_, Some((key, bytes)))) if self.shared.reporter.evict(key, Eviction::FullDisk) => {
                 let line = format!(
-                    "the node's disk is full, and this member has written most of it ({} MiB): it is ended with code {}",
-                    bytes >> 20,
-                    disk::EXIT_CODE
+                    "the node's disk is full, and this member has written most of it ({} MiB): it is ended",
+                    bytes >> 20
                 );
                 tracing::warn!(member = %key, bytes, "a member has filled the disk; it is ended");
                 self.shared.logs.note(key, line);
@@ -500,8 +515,8 @@ fn failed(report: &Report) -> Report {
 /// The end that an earlier life saw and had no time to state.
 fn last_report(report: &Report, record: &Record) -> Report {
     match record.ended {
-        Some(Ended { code, metered_ms }) => {
-            let event = outputs::event(code, &record.salt, record.said.as_ref());
+        Some(ended @ Ended { metered_ms, .. }) => {
+            let event = outputs::event(&ended, &record.salt, record.said.as_ref());
             Report { event, metered_ms, ..report.clone() }
         }
         None => failed(report),

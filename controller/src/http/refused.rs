@@ -42,9 +42,7 @@ pub(super) fn refused(reason: Reason) -> Face {
         | R::OutOfMemory
         | R::DiskFull
         | R::Expired
-        | R::WaitedTooLong => {
-            (S::CONFLICT, "the lease is over; ask for a new one if you still need it", false)
-        }
+        | R::WaitedTooLong => (S::CONFLICT, "the lease is over; ask for a new one if you still need it", false),
         R::NodeLost
         | R::PrepareTimeout
         | R::StartTimeout

@@ -5,12 +5,15 @@
 
 mod advice;
 pub mod capture;
+mod cgroup;
 pub mod env;
+mod family;
 mod helper;
 mod masks;
 pub mod peers;
 mod probe;
 mod process;
+mod quota;
 mod removal;
 mod rooms;
 mod seccomp;
@@ -18,9 +21,11 @@ pub mod spec;
 mod supervised;
 
 pub use advice::advice;
+pub use cgroup::{GroupUse, Groups, prove};
 pub use helper::sandbox_main;
 pub use probe::probe;
 pub use process::{ProcessRuntime, Walls};
+pub use quota::Quota;
 pub use removal::{Bin, remove_tree};
 pub use rooms::{NOBODY, Rooms, make_read_only};
 
@@ -47,6 +52,8 @@ pub struct Launch {
     pub devices: Vec<PathBuf>,
     /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
     pub network: bool,
+    /// How much it may use.
+    pub limits: spec::Limits,
 }
 
 /// Why a command was not started.
@@ -65,6 +72,9 @@ pub enum RuntimeError {
         /// Where it was looked for.
         path: String,
     },
+    /// No control group, or none that could be limited.
+    #[error("the command cannot be held to its limits")]
+    Limits(#[source] io::Error),
     /// The sandbox did not come up.
     #[error("the {sandbox} sandbox did not start: {detail}")]
     Sandbox {
@@ -128,6 +138,19 @@ pub trait Running: Send {
     ///
     /// As [`wait`](Self::wait).
     async fn stop(&mut self) -> io::Result<Exit>;
+
+    /// Kills the command and all that it started, at once. Returns when they are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    async fn kill(&mut self) -> io::Result<Exit>;
+
+    /// What all of it together has used, up to its end. `None` where nobody counts.
+    fn used(&self) -> Option<GroupUse>;
+
+    /// Process id of which all its processes descend.
+    fn head(&self) -> i32;
 }
 
 /// Starts commands.

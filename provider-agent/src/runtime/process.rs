@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -15,7 +16,9 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::cgroup::{Group, Groups};
 use super::helper::{Plan, Refusal, View};
+use super::spec::Limits;
 use super::supervised::Supervised;
 use super::{Launch, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
@@ -49,6 +52,10 @@ pub struct ProcessRuntime {
     /// One thread starts every child and lives as long as the agent: the kernel kills a child with its parent
     /// *thread*.
     starter: Starter,
+    /// In which commands are held to their limits; `None` holds nothing.
+    groups: Option<Groups>,
+    /// Number of the next group.
+    next: AtomicU64,
 }
 
 impl ProcessRuntime {
@@ -80,7 +87,20 @@ impl ProcessRuntime {
             .name("selion-starter".into())
             .spawn(move || jobs.into_iter().for_each(|job| job()))
             .map_err(|source| RuntimeError::Spawn { program: "the starter thread".into(), source })?;
-        Ok(Self { walls, starter })
+        Ok(Self { walls, starter, groups: None, next: AtomicU64::new(0) })
+    }
+
+    /// The same, with each command in a group of its own.
+    #[must_use]
+    pub fn within(self, groups: Groups) -> Self {
+        Self { groups: Some(groups), ..self }
+    }
+
+    /// A group for a command with rooms at `base`, by whose name an owner knows it.
+    fn group(&self, base: &Path, limits: &Limits) -> io::Result<Option<Group>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{number}", base.file_name().unwrap_or_default().to_string_lossy());
+        self.groups.as_ref().map(|groups| groups.make(&name, limits)).transpose()
     }
 
     /// The command of a helper, and our end of the socket that is its standard input.
@@ -101,7 +121,7 @@ impl ProcessRuntime {
 
     fn plan(&self, launch: Launch) -> Plan {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, mut env, rooms, devices, network } = launch;
+        let Launch { command, mut env, rooms, devices, network, limits } = launch;
         env::strip(&mut env);
         let view = (self.walls.sandbox != Sandbox::None).then(|| View {
             work: rooms.work,
@@ -111,8 +131,10 @@ impl ProcessRuntime {
             shown: self.walls.shown.clone(),
             devices,
             network,
+            shm_bytes: limits.shm_bytes,
         });
-        Plan { agent: nix::unistd::getpid().as_raw(), view, work: inside.work, command, env }
+        let agent = nix::unistd::getpid().as_raw();
+        Plan { agent, view, work: inside.work, command, env, open_files: limits.open_files }
     }
 
     async fn spawn(&self, mut command: Command, program: &str) -> Result<Child, RuntimeError> {
@@ -140,10 +162,13 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
+        let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
         let plan = serde_json::to_vec(&self.plan(launch)).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
         let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;
+        // It waits for its plan: whatever it starts is in the group.
+        running.enter(group).map_err(RuntimeError::Limits)?;
         let said = tokio::task::spawn_blocking(move || converse(socket, &plan)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {
             Ok(None) => {

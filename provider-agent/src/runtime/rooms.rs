@@ -65,6 +65,12 @@ impl Rooms {
         Ok(rooms)
     }
 
+    /// Those that a command may write to: what its quota counts.
+    #[must_use]
+    pub fn writable(&self) -> Vec<PathBuf> {
+        vec![self.work.clone(), self.output.clone()]
+    }
+
     /// The same rooms by the paths that a command in this sandbox has for them.
     #[must_use]
     pub fn seen_in(&self, sandbox: Sandbox) -> Self {

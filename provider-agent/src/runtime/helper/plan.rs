@@ -18,6 +18,8 @@ pub(in crate::runtime) struct Plan {
     pub(in crate::runtime) command: Vec<String>,
     /// The whole environment.
     pub(in crate::runtime) env: Vec<(String, String)>,
+    /// Open files that a process may have.
+    pub(in crate::runtime) open_files: u32,
 }
 
 /// The files of the machine that a sandboxed command sees, and its network.
@@ -37,6 +39,8 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) devices: Vec<PathBuf>,
     /// The node's network; else a loopback of its own.
     pub(in crate::runtime) network: bool,
+    /// Size of its `/dev/shm`.
+    pub(in crate::runtime) shm_bytes: u64,
 }
 
 /// Why nothing runs. A helper whose command runs closes the socket without a word.

@@ -25,7 +25,7 @@ const NODES: [&str; 5] = [NOTHING, "/dev/zero", "/dev/full", "/dev/random", "/de
 /// The device that holds nothing.
 const NOTHING: &str = "/dev/null";
 /// Folders of the command's own, which begin empty and end with it.
-const SCRATCH: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const SCRATCH: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Where the new root is put together. Every source is taken out of its place before something is mounted here.
 const BENCH: &str = "/tmp";
 
@@ -34,6 +34,7 @@ const BENCH: &str = "/tmp";
 pub(super) struct Parts {
     parts: Vec<(PathBuf, Part)>,
     hidden: Vec<PathBuf>,
+    shm_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -47,7 +48,7 @@ enum Part {
 impl Parts {
     /// Takes them. A folder that the owner shows has to be there; of the system's, what is there is shown.
     pub(super) fn open(view: &View) -> Result<Self, Trouble> {
-        let mut this = Self { parts: Vec::new(), hidden: view.hidden.clone() };
+        let mut this = Self { parts: Vec::new(), hidden: view.hidden.clone(), shm_bytes: view.shm_bytes };
         for path in SYSTEM.iter().chain(&FACTS).chain(&etc::FOLDERS) {
             this.take(Path::new(path), RDONLY | NOSUID | NODEV)?;
         }
@@ -131,6 +132,9 @@ pub(super) fn build(parts: Parts) -> Result<(), Trouble> {
         let there = folder_inside(root, Path::new(folder))?;
         tmpfs(&there, "mode=1777,size=1g")?;
     }
+    let shm = folder_inside(root, Path::new("/dev/shm"))?;
+    // Nothing is no size: it would be half of the machine's memory.
+    tmpfs(&shm, &format!("mode=1777,size={}", parts.shm_bytes.max(1)))?;
     for (name, target) in [
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),
