@@ -1,6 +1,7 @@
 //! Limits, run against with real commands: as root, and as an ordinary user to whom control groups were given.
 #![expect(clippy::unwrap_used, reason = "a test stops where it is surprised")]
 
+#[expect(dead_code, reason = "other tests use the rest")]
 mod house;
 
 use std::fs;
