@@ -17,11 +17,12 @@ pub use crate::outputs::Outputs;
 use crate::reason::Reason;
 use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
+use crate::usage::Usage;
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
 /// 3: a hello names the process that says it. 4: a report names the provider for whom the node works; an assignment its
-/// renter, its rate and what was billed.
-pub const LINK_VERSION: u16 = 4;
+/// renter, its rate and what was billed. 5: a member may end at a limit; readings of what it uses are told.
+pub const LINK_VERSION: u16 = 5;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
 /// A node that was silent for this long is lost, in milliseconds.
@@ -344,6 +345,30 @@ pub enum MemberEvent {
         /// its use, whatever it was doing.
         reason: Reason,
     } = 6,
+    /// The command reached a limit of its lease and was ended for it: an end of its own, as `Exited`.
+    Limited {
+        /// Which limit: `out_of_memory` or `disk_full`.
+        reason: Reason,
+        /// As in `Exited`.
+        outputs: Option<Hash32>,
+    } = 7,
+}
+
+impl MemberEvent {
+    /// Whether nothing follows it: the member's slice is free.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Exited { .. } | Self::Stopped { .. } | Self::Failed { .. } | Self::Limited { .. })
+    }
+
+    /// What it commits to of the member's outputs.
+    #[must_use]
+    pub fn outputs(&self) -> Option<Hash32> {
+        match self {
+            Self::Exited { outputs, .. } | Self::Stopped { outputs } | Self::Limited { outputs, .. } => *outputs,
+            Self::Accepted | Self::Ready | Self::Running | Self::Metered | Self::Failed { .. } => None,
+        }
+    }
 }
 
 /// A node's statement about one member of one lease. The court reads its first 78 canonical bytes, up to the member.
@@ -485,6 +510,8 @@ pub enum ToController {
         /// Given back.
         nonce: Hash32,
     } = 6,
+    /// What a running member uses: at the pace of its meter, kept by nobody, so a lost one is not sent again.
+    Usage(Usage) = 7,
 }
 
 impl ToController {
@@ -501,7 +528,7 @@ impl ToController {
             3 => MAX_TO_CONTROLLER,
             // A CID and what was left out, by name.
             4 => 16 << 10,
-            1 | 5 | 6 => 128,
+            1 | 5 | 6 | 7 => 128,
             _ => return None,
         })
     }

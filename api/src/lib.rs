@@ -22,6 +22,7 @@ pub mod rest;
 pub mod said;
 pub mod slice;
 pub mod unit;
+pub mod usage;
 pub mod words;
 
 pub use id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};

@@ -75,6 +75,8 @@ reasons! {
     115 TooManyLeases "too_many_leases" "The account has as many leases as the pool allows it: in the line, or of the last day."
     116 FreeUseSpent "free_use_spent" "What the account had held or stopped in a day without a bill is worth more than its deposit."
     117 StaleWord "stale_word" "The word was signed for a time that is more than five minutes from when it came."
+    121 OutOfMemory "out_of_memory" "The command used up the memory of its lease; billed up to then."
+    122 DiskFull "disk_full" "The command used up the disk of its lease, or filled its node's; billed up to then."
     201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
     202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
     203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."
@@ -121,6 +123,12 @@ impl Reason {
             3 => Party::Pool,
             _ => Party::Chain,
         }
+    }
+
+    /// True of an end that the command brought about at a limit of its lease.
+    #[must_use]
+    pub fn is_limit(self) -> bool {
+        matches!(self, Self::OutOfMemory | Self::DiskFull)
     }
 
     /// True if the time in which a run was prepared counts as free use of its renter where it ended for this reason: the

@@ -84,6 +84,7 @@ fn members(state: &State, lease: &Lease) -> Vec<rest::LeaseMember> {
                 staged: lease.staged(member),
                 of: u16::try_from(lease.request.datasets.len()).unwrap_or(u16::MAX),
             },
+            usage: None,
         })
         .collect()
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
+use selion_agent::runtime::spec::Limits;
 use selion_agent::runtime::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, Walls};
 use selion_agent::{SANDBOX_COMMAND, sandbox_main};
 use selion_api::slice::Sandbox;
@@ -85,6 +86,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         devices: Vec::new(),
         network: false,
         root: RootFs::Machine,
+        limits: Limits { cpu_milli: 1_000, memory_bytes: 256 << 20, pids: 256, open_files: 1_024, shm_bytes: 16 << 20 },
     };
     let walls = Walls {
         sandbox,

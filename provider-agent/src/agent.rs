@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
+use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume, ToController};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
@@ -32,7 +32,7 @@ use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
-use crate::runtime::{Bin, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
+use crate::runtime::{Bin, Groups, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, prove, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -67,14 +67,18 @@ impl Node {
         if images.is_none() || config.machine_root {
             roots.push(RootFs::Machine);
         }
-        for root in roots {
-            probe(book.dir(), walls.clone(), root).await.map_err(|why| AgentError::Sandbox {
+        for root in &roots {
+            probe(book.dir(), walls.clone(), root.clone()).await.map_err(|why| AgentError::Sandbox {
                 sandbox: sandbox_name(config.sandbox),
                 why,
                 advice: advice(),
             })?;
         }
-        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
+        let mut spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
+        let groups = Groups::open(&group_of(&node.0));
+        let held = prove(book.dir(), &walls, &groups, roots.first().unwrap_or(&RootFs::Machine)).await;
+        spec.features = spec.features.iter().chain(held.iter()).collect();
+        let runtime = runtime.within(groups);
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
     }
 }
@@ -87,6 +91,11 @@ async fn open_images(config: &Config, book: &Book) -> Result<Option<Images>, Age
     // Whose members they were lives no more.
     opened.forget_members()?;
     Ok(Some(opened))
+}
+
+/// Name of the control group of a node's agent: two agents of one machine do not meet.
+fn group_of(node: &[u8; 20]) -> String {
+    node[..8].iter().fold("selion-".to_owned(), |name, byte| name + &format!("{byte:02x}"))
 }
 
 /// What stands between commands and this machine.
@@ -234,7 +243,8 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
+    let mut agent =
+        Agent::new(&config, &node, logs, token, voucher_in, uploads, outbound_in.clone(), Arc::clone(&on_event))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -293,6 +303,7 @@ impl Agent {
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
+        told: mpsc::Sender<ToController>,
         on_event: OnEvent,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
@@ -305,6 +316,7 @@ impl Agent {
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,
+            told,
             uploads,
             guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),
             gateway: config.controller.clone(),
@@ -397,9 +409,8 @@ impl Agent {
             }
             Ok((_, Some((key, bytes)))) if self.shared.reporter.evict(key, Eviction::FullDisk) => {
                 let line = format!(
-                    "the node's disk is full, and this member has written most of it ({} MiB): it is ended with code {}",
-                    bytes >> 20,
-                    disk::EXIT_CODE
+                    "the node's disk is full, and this member has written most of it ({} MiB): it is ended",
+                    bytes >> 20
                 );
                 tracing::warn!(member = %key, bytes, "a member has filled the disk; it is ended");
                 self.shared.logs.note(key, line);
@@ -523,8 +534,8 @@ fn failed(report: &Report) -> Report {
 /// The end that an earlier life saw and had no time to state.
 fn last_report(report: &Report, record: &Record) -> Report {
     match record.ended {
-        Some(Ended { code, metered_ms }) => {
-            let event = outputs::event(code, &record.salt, record.said.as_ref());
+        Some(ended @ Ended { metered_ms, .. }) => {
+            let event = outputs::event(&ended, &record.salt, record.said.as_ref());
             Report { event, metered_ms, ..report.clone() }
         }
         None => failed(report),

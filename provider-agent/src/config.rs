@@ -38,7 +38,7 @@ pub struct Config {
     pub region: String,
     /// Which machines of the region it stands close to, as the owner states it: one switch apart.
     pub rack: String,
-    /// Disk on offer in bytes. It is counted, not enforced; 0 offers none.
+    /// Disk on offer in bytes; 0 offers none.
     pub disk_bytes: u64,
     /// Network bandwidth on offer in megabits a second. It is counted, not enforced; 0 offers none.
     pub net_mbps: u32,

@@ -1,6 +1,6 @@
 //! A watch on the node's disk: whoever has filled it ends, and nobody else.
 //!
-//! A stop-gap until each lease has a file system of its own. What is asked is only how much room is left, once a second; if
+//! Each lease has a quota of its own; this is for what all of them together fill. What is asked is only how much room is left, once a second; if
 //! it is too little, the member whose folders are the largest is ended. Between two looks the agent lives on its reserve.
 
 use std::fs;
@@ -13,9 +13,6 @@ use crate::member_key::MemberKey;
 
 /// How often the room is looked at.
 pub(crate) const EVERY: Duration = Duration::from_secs(1);
-/// Exit code of a member that was ended because it had filled the disk: as of a command that SIGXFSZ, the signal for a file
-/// beyond its limit, has killed.
-pub(crate) const EXIT_CODE: i32 = 128 + 25;
 /// Less room than this is too little, in bytes; on a small disk, a twentieth of it.
 const FLOOR: u64 = 64 << 20;
 /// Folder entries looked at for one member: counting must not take longer than filling.

@@ -124,7 +124,11 @@ async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
                     "commands run as your own user beside your own programs; most pools do not allow that",
                     "leave --sandbox none away",
                 ),
-                kind => Check::good(NAME, format!("{} works", crate::runtime::sandbox_name(kind))),
+                kind => {
+                    let held: Vec<_> = spec.features.iter().map(|limit| limit.code()).collect();
+                    let kind = crate::runtime::sandbox_name(kind);
+                    Check::good(NAME, format!("{kind} works and holds leases to their {}", held.join(", ")))
+                }
             });
             Some(Seen::of(&spec))
         }

@@ -67,5 +67,6 @@ pub fn word(event: &MemberEvent) -> &'static str {
         MemberEvent::Exited { .. } => "exited",
         MemberEvent::Stopped { .. } => "stopped",
         MemberEvent::Failed { .. } => "failed",
+        MemberEvent::Limited { .. } => "limited",
     }
 }

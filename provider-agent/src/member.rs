@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use selion_api::Reason;
-use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume};
+use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
 use selion_api::commit::Root;
+use selion_api::lease::{UNDECLARED_DISK_BYTES, default_cpu_milli, default_ram_bytes};
+use selion_api::usage::{Usage, Used};
 use selion_dataplane::Store;
 use selion_dataplane::image::Image;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -24,7 +26,8 @@ use crate::reconcile::Order;
 use crate::reporter;
 use crate::reporter::{Eviction, Reporter};
 use crate::runtime::env::environment;
-use crate::runtime::{Bin, Launch, Person, Rooms, RootFs, Running, Runtime, capture, peers};
+use crate::runtime::spec::Limits;
+use crate::runtime::{Bin, Launch, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
 
 /// How long pipes may stay open after the command's group is gone.
@@ -32,6 +35,15 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How long a member waits for what an earlier run left and a node still sends: less than the time that a pool gives to
 /// prepare, so that a node that never comes back costs the lease its progress and not its life.
 const RESUME_WITHIN: Duration = Duration::from_secs(300);
+
+/// Between two looks at whether memory ran out: the kernel tells version 1's groups of it only by a number.
+const LOOK: Duration = Duration::from_millis(500);
+/// Processes and threads of a member, with the two of its box.
+const PIDS: u32 = 8_192;
+/// Open files of each of its processes.
+const OPEN_FILES: u32 = 65_536;
+/// Least memory of a member, in bytes: a box does not start in less.
+const LEAST_MEMORY: u64 = 16 << 20;
 
 /// What all members share.
 pub(crate) struct Shared {
@@ -41,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) reporter: Reporter,
     pub(crate) logs: Logs,
+    /// To the controller, beside the reports.
+    pub(crate) told: mpsc::Sender<ToController>,
     pub(crate) uploads: Uploads,
     pub(crate) guard: Arc<Guard>,
     pub(crate) gateway: String,
@@ -91,6 +105,8 @@ enum Arrival {
 enum End {
     Exited(i32),
     Stopped,
+    /// It is to be ended at once.
+    Limited(Reason),
 }
 
 struct Member {
@@ -299,6 +315,7 @@ impl Member {
             rooms: rooms.clone(),
             devices: devices(&slices),
             network: self.assignment.work.network,
+            limits: limits(&self.assignment),
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
         self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;
@@ -324,18 +341,21 @@ impl Member {
         self.shared.guard.begin(&self.assignment);
         let pipes = self.capture(running.as_mut());
         self.report(MemberEvent::Running, 0, None).await?;
-        let end = self.watch(running.as_mut(), &meter, &rooms).await?;
+        let quota = Quota::new(rooms.writable(), disk_bytes(&self.assignment), running.head());
+        let end = self.watch(running.as_mut(), &meter, &rooms, &quota).await?;
         // What is printed from now on is the last: it is kept, even if nobody takes it now.
         self.shared.logs.hasten(self.key);
         let ended = match end {
             End::Exited(_) => Ok(()),
             End::Stopped => running.stop().await.map(drop),
+            End::Limited(_) => running.kill().await.map(drop),
         };
         let metered_ms = meter.stop();
         self.shared.guard.meter(&self.assignment, metered_ms).await;
         if let Err(error) = ended {
             tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
         }
+        let ended = self.ended(end, running.as_ref(), metered_ms);
         drop(running);
         for pipe in pipes {
             let abort = pipe.abort_handle();
@@ -344,14 +364,10 @@ impl Member {
             }
         }
         self.free(slices).await;
-        let code = match end {
-            End::Exited(code) => Some(code),
-            End::Stopped => None,
-        };
-        let outputs = self.outputs(&rooms, Ended { code, metered_ms }).await;
+        let outputs = self.outputs(&rooms, ended).await;
         self.remove(rooms).await;
         self.shared.logs.close(self.key);
-        let event = outputs::event(code, &self.assignment.salt, outputs.as_ref());
+        let event = outputs::event(&ended, &self.assignment.salt, outputs.as_ref());
         self.report(event, metered_ms, outputs).await?;
         self.shared.guard.end(&self.assignment).await;
         Ok(())
@@ -372,7 +388,12 @@ impl Member {
         running: &mut dyn Running,
         meter: &Meter,
         rooms: &Rooms,
+        quota: &Quota,
     ) -> Result<End, reporter::ReportError> {
+        let full = quota.exceeded();
+        tokio::pin!(full);
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.peers.clone();
         let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
         tokio::pin!(time_is_up);
@@ -393,6 +414,14 @@ impl Member {
                     self.say(format!("its {} ms are used up", self.assignment.max_run_ms));
                     return Ok(End::Stopped);
                 }
+                bytes = &mut full => {
+                    let (most, bytes) = (quota.most() >> 20, bytes >> 20);
+                    self.say(format!("it has written {bytes} MiB of its {most} MiB of disk: it is ended"));
+                    return Ok(End::Limited(Reason::DiskFull));
+                }
+                _ = looks.tick() => if ran_out(running) {
+                    return Ok(End::Limited(Reason::OutOfMemory));
+                },
                 Ok(()) = told.changed() => {
                     self.assignment.peers = told.borrow_and_update().clone();
                     self.write_peers(rooms).await;
@@ -400,6 +429,7 @@ impl Member {
                 _ = ticks.tick() => {
                     let metered_ms = meter.read_ms();
                     self.report(MemberEvent::Metered, metered_ms, None).await?;
+                    self.tell_use(running, quota);
                     self.shared.guard.meter(&self.assignment, metered_ms).await;
                     if let Err(why) = self.shared.guard.judge(&self.assignment, metered_ms)
                         && self.shared.reporter.evict(self.key, Eviction::Unpaid)
@@ -411,6 +441,41 @@ impl Member {
                 }
             }
         }
+    }
+
+    /// How it ended, with the limit that it reached, if it did. What that was is in its log.
+    fn ended(&self, end: End, running: &dyn Running, metered_ms: u64) -> Ended {
+        let (code, limit) = match end {
+            // A command whose part was killed may end as if nothing were.
+            End::Exited(code) => (Some(code), ran_out(running).then_some(Reason::OutOfMemory)),
+            End::Stopped => (None, None),
+            End::Limited(reason) => (None, Some(reason)),
+        };
+        let used = running.used().unwrap_or_default();
+        let shown = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+        if limit == Some(Reason::OutOfMemory) {
+            let (most, peak) = (self.memory() >> 20, shown(used.memory_peak_bytes));
+            self.say(format!("it needed more than its {most} MiB of memory: it is ended (peak {peak})"));
+        }
+        Ended { code, limit, metered_ms }
+    }
+
+    fn memory(&self) -> u64 {
+        limits(&self.assignment).memory_bytes
+    }
+
+    /// Tells what it uses, if the link has room for it; the next reading says the same.
+    fn tell_use(&self, running: &dyn Running, quota: &Quota) {
+        let of_all = running.used().unwrap_or_default();
+        let used = Used {
+            cpu_ms: of_all.cpu_ms,
+            memory_bytes: of_all.memory_bytes,
+            memory_peak_bytes: of_all.memory_peak_bytes,
+            pids: of_all.pids,
+            disk_bytes: Some(quota.used()),
+        };
+        let MemberKey { lease, attempt, member } = self.key;
+        let _ = self.shared.told.try_send(ToController::Usage(Usage { lease, attempt, member, used }));
     }
 
     fn capture(&self, running: &mut dyn Running) -> Vec<JoinHandle<()>> {
@@ -485,6 +550,30 @@ impl Member {
     ) -> Result<(), reporter::ReportError> {
         self.shared.reporter.report(&self.assignment, event, metered_ms, outputs).await
     }
+}
+
+/// Whether the kernel killed any of it for want of memory.
+fn ran_out(running: &dyn Running) -> bool {
+    running.used().is_some_and(|used| used.killed > Some(0))
+}
+
+/// How much a member may use, by what was asked for. Nothing asked is what is given where nothing is said.
+fn limits(assignment: &Assignment) -> Limits {
+    let asked = |asked: u64, usual: u64| if asked == 0 { usual } else { asked };
+    let memory_bytes = asked(assignment.ram_bytes, default_ram_bytes()).max(LEAST_MEMORY);
+    Limits {
+        cpu_milli: if assignment.cpu_milli == 0 { default_cpu_milli() } else { assignment.cpu_milli },
+        memory_bytes,
+        pids: PIDS,
+        open_files: OPEN_FILES,
+        // What lies in it is memory of the lease.
+        shm_bytes: memory_bytes / 2,
+    }
+}
+
+/// What a member may write.
+fn disk_bytes(assignment: &Assignment) -> u64 {
+    if assignment.disk_bytes == 0 { UNDECLARED_DISK_BYTES } else { assignment.disk_bytes }
 }
 
 /// Device nodes of all slices, each once.

@@ -9,8 +9,7 @@ use selion_api::agent::{Assignment, MemberEvent, Outputs, Report, SignedReport};
 use selion_api::commit::PoolId;
 use selion_api::{Account, Reason};
 
-use crate::book::{Book, Outbox, OutboxError, is_last};
-use crate::disk;
+use crate::book::{Book, Outbox, OutboxError};
 use crate::event::{Event, word};
 use crate::keys;
 use crate::member_key::MemberKey;
@@ -44,7 +43,7 @@ pub(crate) struct Reporter {
 /// Why a member is ended that would run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Eviction {
-    /// It filled the disk: stated as its command's end with [`disk::EXIT_CODE`].
+    /// It filled the node's disk: stated as its command's end at that limit.
     FullDisk,
     /// Nothing covers its use: stated as a failure for want of payment.
     Unpaid,
@@ -72,12 +71,12 @@ impl Reporter {
     /// What is stated of a stop, if the member was evicted.
     fn judged(&self, member: MemberKey, event: MemberEvent) -> MemberEvent {
         let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !is_last(&event) {
+        if !event.is_last() {
             return event;
         }
         match (event, evicted.remove(&member)) {
             (MemberEvent::Stopped { outputs }, Some(Eviction::FullDisk)) => {
-                MemberEvent::Exited { code: disk::EXIT_CODE, outputs }
+                MemberEvent::Limited { reason: Reason::DiskFull, outputs }
             }
             (MemberEvent::Stopped { .. }, Some(Eviction::Unpaid)) => {
                 MemberEvent::Failed { reason: Reason::PaymentRequired }
@@ -185,7 +184,7 @@ mod tests {
         reporter.make(stopped(3), None).await.unwrap();
         let events: Vec<MemberEvent> =
             book.outbox().after(0).into_iter().map(|(_, messages)| event(&messages)).collect();
-        let own = MemberEvent::Exited { code: disk::EXIT_CODE, outputs: None };
+        let own = MemberEvent::Limited { reason: Reason::DiskFull, outputs: None };
         let unpaid = MemberEvent::Failed { reason: Reason::PaymentRequired };
         assert_eq!(events, [own, MemberEvent::Stopped { outputs: None }, unpaid]);
     }

@@ -36,7 +36,7 @@ fn features(config: &Config, sandbox: Sandbox) -> BoxFeatures {
         return BoxFeatures::NONE;
     }
     let machine = config.machine_root.then_some(BoxFeature::MachineRoot);
-    [BoxFeature::Images].into_iter().chain(machine).collect()
+    [BoxFeature::Images, BoxFeature::Disk].into_iter().chain(machine).collect()
 }
 
 /// Refuses a price for a model that no GPU here is and that nobody knows: it would be left out without a word.

@@ -17,7 +17,8 @@ use selion_api::agent::{
     ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
-use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
+use selion_api::usage::Used;
+use selion_api::{BoxFeature, GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_contracts::signer::recover_text;
 use selion_dataplane::{Cid, Store, gateway};
 use tempfile::TempDir;
@@ -59,7 +60,7 @@ impl Controller {
     /// Greets the agent's next connection.
     async fn greet(&mut self, last_seq: u64) -> Linked {
         let socket = timeout(PATIENCE, self.sockets.recv()).await.unwrap().unwrap();
-        let mut linked = Linked { socket, hello: None, logs: Vec::new(), outputs: None };
+        let mut linked = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None };
         let nonce = Hash32([3; 32]);
         linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce }).await;
         let ToController::Hello(signed) = linked.next().await.unwrap() else {
@@ -81,6 +82,7 @@ struct Linked {
     hello: Option<Hello>,
     logs: Vec<(LogSource, String)>,
     outputs: Option<Cid>,
+    used: Option<Used>,
 }
 
 impl Linked {
@@ -118,6 +120,7 @@ impl Linked {
                     self.logs.extend(chunk.records.into_iter().map(|record| (record.source, line(&record))));
                 }
                 ToController::Outputs(said) => self.outputs = said.cid.map(|cid| cid.parse().unwrap()).or(self.outputs),
+                ToController::Usage(told) => self.used = Some(told.used),
                 ToController::Heartbeat { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
@@ -226,7 +229,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         gpus: vec![spec.gpus[0].gpu],
         slot: Slot::Mig { profile: "1g.10gb".into(), start: 2, size: 1 },
         cpu_milli: 500,
-        ram_bytes: 1 << 20,
+        ram_bytes: 64 << 20,
         disk_bytes: 1 << 20,
         port: 20_000,
         peers: Vec::new(),
@@ -546,7 +549,7 @@ async fn what_must_not_run_does_not_and_its_place_is_free_again() {
 /// What a stranger at the controller's address says to the next agent that connects.
 async fn stranger(controller: &mut Controller, by: &selion_contracts::Signer) -> (Linked, Hello) {
     let socket = timeout(PATIENCE, controller.sockets.recv()).await.unwrap().unwrap();
-    let mut link = Linked { socket, hello: None, logs: Vec::new(), outputs: None };
+    let mut link = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None };
     link.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
     let ToController::Hello(signed) = link.next().await.unwrap() else { panic!("the hello comes first") };
     link.send(common::welcome(by, &signed.hello, u64::MAX)).await;
@@ -641,7 +644,7 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
         let spec = link.spec().clone();
         let honest = assignment(&spec, 1, "while :; do sleep 0.05; done");
         let script = "dd if=/dev/zero of=$HOME/fill bs=64k 2>/dev/null; while :; do sleep 0.05; done";
-        let filler = Assignment { gpus: vec![spec.gpus[1].gpu], ..assignment(&spec, 2, script) };
+        let filler = Assignment { gpus: vec![spec.gpus[1].gpu], disk_bytes: 1 << 30, ..assignment(&spec, 2, script) };
         link.want(1, vec![honest.clone(), filler.clone()]).await;
         for _ in 0..4 {
             link.report().await;
@@ -651,8 +654,8 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
         while ended.event == MemberEvent::Running {
             ended = link.report().await;
         }
-        let MemberEvent::Exited { code, .. } = ended.event else { panic!("{ended:?}") };
-        assert_eq!((ended.lease.seq, code), (2, 153), "the renter's own end, not the owner's stop");
+        let full = MemberEvent::Limited { reason: Reason::DiskFull, outputs: None };
+        assert_eq!((ended.lease.seq, &ended.event), (2, &full), "the renter's own end, not the owner's stop");
         assert!(ended.metered_ms > 0, "what ran is billed");
         assert!(link.lines(LogSource::Agent).iter().any(|line| line.contains("disk is full")), "{:?}", link.logs);
         // The other one runs on, and its end can be kept and told.
@@ -777,4 +780,65 @@ async fn a_welcome_with_a_number_that_no_clock_gives_is_none_and_the_agent_numbe
         }
     }
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+/// The end of a member that runs `script`, what the agent said of it, and its last reading.
+async fn end_of(ram_bytes: u64, disk_bytes: u64, script: &str) -> Option<(Report, String, Option<Used>)> {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let spec = link.spec().clone();
+    if !spec.features.has(BoxFeature::Memory) {
+        println!("skipped: the agent may make no control group of memory here");
+        agent.stop.cancel();
+        return None;
+    }
+    let member = Assignment { ram_bytes, disk_bytes, ..assignment(&spec, 1, script) };
+    link.want(1, vec![member.clone()]).await;
+    while link.report().await.event != MemberEvent::Ready {}
+    link.want(2, vec![started(&member)]).await;
+    let mut ended = link.report().await;
+    while ended.event == MemberEvent::Running {
+        ended = link.report().await;
+    }
+    let said = link.lines(LogSource::Agent).join("\n");
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    Some((ended, said, link.used))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_needs_more_memory_than_it_asked_for_ends_for_that_with_its_peak() {
+    // What is killed is a part of it; the rest would go on.
+    let script = "dd if=/dev/zero of=/dev/null bs=512M count=1 2>/dev/null; while :; do sleep 0.05; done";
+    let Some((ended, said, used)) = end_of(64 << 20, 1 << 30, script).await else { return };
+    assert_eq!(ended.event, MemberEvent::Limited { reason: Reason::OutOfMemory, outputs: None });
+    assert!(ended.metered_ms > 0, "what ran is billed");
+    assert!(said.contains("more than its 64 MiB of memory") && said.contains("(peak 6"), "{said}");
+    let used = used.unwrap();
+    assert!(used.cpu_ms.is_some() && used.pids.is_some() && used.disk_bytes.is_some(), "{used:?}");
+    assert!(used.memory_peak_bytes.unwrap() <= 64 << 20, "{used:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_was_killed_for_memory_counts_even_if_the_command_ends_well_at_once() {
+    let script = "dd if=/dev/zero of=/dev/null bs=512M count=1 2>/dev/null; exit 0";
+    let Some((ended, ..)) = end_of(64 << 20, 1 << 30, script).await else { return };
+    assert_eq!(ended.event, MemberEvent::Limited { reason: Reason::OutOfMemory, outputs: None });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_writes_more_than_its_disk_ends_for_that_named_or_not() {
+    let endless = "while :; do sleep 0.05; done";
+    for write in [
+        "dd if=/dev/zero of=$HOME/fill bs=1M count=24 2>/dev/null",
+        // Without a name no folder shows it.
+        "exec 9> $HOME/gone; rm $HOME/gone; dd if=/dev/zero bs=1M count=24 2>/dev/null >&9",
+        "mkdir $HOME/shut; dd if=/dev/zero of=$HOME/shut/fill bs=1M count=24 2>/dev/null; chmod 0 $HOME/shut",
+    ] {
+        let Some((ended, said, _)) = end_of(64 << 20, 8 << 20, &format!("{write}; {endless}")).await else { return };
+        let MemberEvent::Limited { reason: Reason::DiskFull, .. } = ended.event else { panic!("{write}: {ended:?}") };
+        assert!(said.contains("of its 8 MiB of disk"), "{said}");
+    }
 }

@@ -134,7 +134,7 @@ impl Linked {
             gpus: vec![self.spec.as_ref().unwrap().gpus[0].gpu],
             slot: Slot::Mig { profile: "1g.10gb".into(), start, size: 1 },
             cpu_milli: 500,
-            ram_bytes: 1 << 20,
+            ram_bytes: 64 << 20,
             disk_bytes: 1 << 20,
             port: 20_000 + u16::from(start),
             peers: Vec::new(),

@@ -14,6 +14,7 @@ use crate::outputs::{OutputState, SkippedEntry};
 use crate::reason::{Party, Reason};
 use crate::slice::{BoxFeature, BoxFeatures, IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
+use crate::usage::Used;
 
 /// A dataset to be mounted.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
@@ -296,6 +297,9 @@ pub struct LeaseMember {
     /// Datasets of the lease that were known to be on the node when it was granted.
     #[serde(default)]
     pub datasets: StagedView,
+    /// What it uses, as its node last told; absent while the node told nothing, and once the lease is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Used>,
 }
 
 /// Datasets that need not be fetched to a node, as far as the log tells: a hint, never a promise.

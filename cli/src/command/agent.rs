@@ -77,7 +77,7 @@ pub struct Args {
     /// Which machines of the region it stands close to: one switch apart
     #[arg(long, value_name = "TEXT")]
     rack: Option<String>,
-    /// Disk to lease beside slices, e.g. 500GiB; counted, not enforced [default: none]
+    /// Disk to lease beside slices, e.g. 500GiB [default: none]
     #[arg(long, value_name = "SIZE", value_parser = unit::memory)]
     disk: Option<u64>,
     /// Network bandwidth to lease beside slices, in megabits a second; counted, not enforced [default: none]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
 use selion_api::rest::{DatasetMount, Lease, Network, NewLease, OutputRef, PlainRoot};
 use selion_api::slice::SliceWant;
-use selion_api::{GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
+use selion_api::{BoxFeature, GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -74,6 +74,9 @@ pub struct Ask {
     /// Network bandwidth beside each slice, in megabits a second [default: none]
     #[arg(long, value_name = "MBPS", value_parser = unit::count, allow_hyphen_values = true)]
     pub net: Option<u32>,
+    /// Only nodes that hold leases to these limits, with commas: cpu, memory, pids, disk, net
+    #[arg(long, value_name = "LIMITS", value_parser = limit, value_delimiter = ',')]
+    pub enforced: Vec<BoxFeature>,
     /// What to mount read-only at $SELION_DATA_DIR/NAME [default name: data]: a dataset by CID, or the outputs of an
     /// earlier lease as LEASE, LEASE:ATTEMPT or LEASE:ATTEMPT:RANK; may be repeated
     #[arg(long = "data", value_name = "CID|LEASE[:NAME]", value_parser = mount)]
@@ -218,6 +221,15 @@ fn variable(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Limits that a request may demand.
+const LIMITS: [BoxFeature; 5] =
+    [BoxFeature::Cpu, BoxFeature::Memory, BoxFeature::Pids, BoxFeature::Disk, BoxFeature::Net];
+
+fn limit(text: &str) -> Result<BoxFeature, String> {
+    let found = LIMITS.into_iter().find(|one| one.code() == text);
+    found.ok_or_else(|| format!("`{text}` is no limit; write cpu, memory, pids, disk or net"))
+}
+
 /// Milliseconds or microseconds, in microseconds.
 fn latency(text: &str) -> Result<u32, String> {
     let known = [("ms", 1_000), ("us", 1)];
@@ -289,7 +301,7 @@ impl Ask {
             entrypoint: self.entrypoint.map(|program| if program.is_empty() { Vec::new() } else { vec![program] }),
             working_dir: self.workdir,
             user: self.user,
-            enforced: Vec::new(),
+            enforced: self.enforced,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             datasets: self.datasets,
             network: self.network.map(|network| match network {
@@ -330,6 +342,8 @@ mod tests {
         assert_eq!(cores("0.5"), Ok(500));
         assert!(cores("half").unwrap_err().contains("write 2 or 0.5"));
         assert!(cores("1.2345").is_err() && cores("-1").is_err() && cores("99999999").is_err());
+        assert_eq!(limit("memory"), Ok(BoxFeature::Memory));
+        assert!(limit("images").unwrap_err().contains("write cpu, memory, pids, disk or net"));
         assert_eq!((latency("2ms"), latency("500us")), (Ok(2_000), Ok(500)));
         assert!(latency("0ms").is_err() && latency("2").unwrap_err().contains("write 2ms"));
         assert_eq!(mount("bafy").map(|mount| mount.mount), Ok("data".to_owned()));

@@ -81,6 +81,11 @@ pub enum Command {
         #[arg(long)]
         rank: Option<u16>,
     },
+    /// What the members use now, and the most memory that they used
+    Top {
+        /// The lease's id
+        lease: LeaseId,
+    },
     /// Gives the slices back
     Release {
         /// The lease's id
@@ -132,6 +137,10 @@ pub async fn main(out: Output, command: Command) -> Done {
         }
         Command::Logs { lease, tail, no_follow, raw } => {
             logs(out, &session, lease, LogQuery { tail, follow: Some(!no_follow) }, raw).await
+        }
+        Command::Top { lease } => {
+            let lease = client.lease(lease).await?;
+            out.show(&lease, |lease| lease_view::top(out, lease))
         }
         Command::Release { lease } => {
             session.expect_promises().await?;

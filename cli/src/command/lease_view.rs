@@ -101,6 +101,24 @@ pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
     text
 }
 
+/// What each member uses, as its node last told.
+pub fn top(out: Output, lease: &Lease) -> String {
+    let size = |bytes: Option<u64>| bytes.map(show_size).unwrap_or_default();
+    let told = lease.members.iter().filter_map(|member| member.usage.map(|used| (member.rank, used)));
+    let rows = told.map(|(rank, used)| {
+        [
+            rank.to_string(),
+            used.cpu_ms.map(show_elapsed).unwrap_or_default(),
+            size(used.memory_bytes),
+            size(used.memory_peak_bytes),
+            used.pids.map(|pids| pids.to_string()).unwrap_or_default(),
+            size(used.disk_bytes),
+        ]
+    });
+    let head = ["MEMBER", "CPU TIME", "MEMORY", "PEAK", "PROCESSES", "DISK"];
+    out.table(head, rows.collect(), "no node has told what a member of it uses; one that runs tells every few seconds")
+}
+
 /// What was asked for, when, and how long it took to start.
 fn asked_for(lease: &Lease, now: TimeMs) -> String {
     let limit = lease.max_rate.map(|rate| format!(", at most {} an hour each", show_money(rate.0))).unwrap_or_default();

@@ -157,6 +157,8 @@ impl<'a> Entry<'a> {
             let whole = reason != Some(Reason::Completed) || !self.book.broken.contains(&id);
             self.tell(Some(id), holds(Rule::Repair, whole));
             self.book.broken.remove(&id);
+            let limited = reason.is_none_or(|reason| !reason.is_limit() || self.is_limited(id, reason));
+            self.tell(Some(id), holds(Rule::Limit, limited));
         }
         match to {
             LeaseState::Held => self.open_gang(id),
@@ -225,17 +227,19 @@ impl<'a> Entry<'a> {
             }
             Input::Report(signed) => {
                 let report = &signed.report;
-                let last = matches!(
-                    report.event,
-                    MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. }
-                );
-                (last && run_of(report) == run).then_some(report.node)
+                (report.event.is_last() && run_of(report) == run).then_some(report.node)
             }
             _ => None,
         };
         let held = self.book.fleet.free(run);
         self.freed.insert(run);
         self.tell(Some(run.0), holds(Rule::Freed, held.is_some() && held == said));
+    }
+
+    /// Whether the input is a node's word that the lease's command reached this limit.
+    fn is_limited(&self, id: LeaseId, limit: Reason) -> bool {
+        matches!(self.input, Input::Report(signed) if signed.report.lease == id
+            && matches!(signed.report.event, MemberEvent::Limited { reason, .. } if reason == limit))
     }
 
     fn node_changed(&mut self, node: NodeId, reason: Option<Reason>) {

@@ -82,6 +82,7 @@ rules! {
     Paid "paid" "Nothing runs on money that is about to leave, or on beyond what was kept for it, and nobody is stopped for want of money otherwise."
     Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
     Released "released" "Only its renter gives a lease back, with a word that counts at that time."
+    Limit "limit" "A lease ends at a limit only by the word of its own node, and at the limit that it named."
     Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
     Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }

@@ -64,10 +64,7 @@ impl State {
         if held.gpus != report.gpus || held.slot != report.slot {
             return Err(Reason::NotAssigned);
         }
-        let is_last = matches!(
-            report.event,
-            MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. }
-        );
+        let is_last = report.event.is_last();
         match (lease, member) {
             (Some(lease), Some(member)) if self.is_expected(id, rank, held) => {
                 let told = has_begun(lease.state, member);
@@ -319,6 +316,17 @@ impl Step<'_> {
                     self.end(id, Reason::RuntimeFailed, false);
                 } else if *code != 0 {
                     self.end(id, Reason::CommandFailed, false);
+                }
+            }
+            MemberEvent::Limited { reason, outputs } => {
+                member.outputs = *outputs;
+                self.gone(id, rank);
+                if repaired {
+                    self.end_lost(id);
+                } else if !begun {
+                    self.end(id, Reason::RuntimeFailed, false);
+                } else {
+                    self.end(id, if reason.is_limit() { *reason } else { Reason::CommandFailed }, false);
                 }
             }
             MemberEvent::Stopped { outputs } => {

@@ -9,6 +9,7 @@ use futures::Stream;
 use selion_api::agent::MAX_TO_CONTROLLER;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
+use selion_api::usage::Used;
 use selion_api::{Account, LeaseId, NodeId};
 use selion_market::{Effect, State};
 use tokio::sync::broadcast::error::RecvError;
@@ -23,6 +24,7 @@ use super::liveness::{SWEEP, Sweeper};
 use super::logs::{Begin, Kept, Logs};
 use super::registry::{DESIRED, HEAD, Registry, VOUCHERS};
 use super::roll::Roll;
+use super::usage::Readings;
 use crate::sequencer::Batch;
 
 /// Sweeps between two looks at what changes slowly: the newest head, logs of leases that are over.
@@ -41,6 +43,7 @@ pub(super) struct Inner {
     pub counts: Counts,
     pub logs: Logs,
     pub roll: Roll,
+    pub readings: Readings,
 }
 
 impl Hub {
@@ -48,7 +51,8 @@ impl Hub {
     #[must_use]
     pub fn new(core: Arc<dyn Core>, pool: PoolId, logs: Logs) -> Self {
         let (registry, counts, roll) = (Registry::default(), Counts::default(), Roll::over());
-        Self { inner: Arc::new(Inner { core, pool, registry, counts, logs, roll }) }
+        let readings = Readings::default();
+        Self { inner: Arc::new(Inner { core, pool, registry, counts, logs, roll, readings }) }
     }
 
     /// From here on an agent's hello is judged and then waits: nothing is entered, and nothing is signed for it, before
@@ -103,6 +107,7 @@ impl Hub {
                         inner.nudge_all(HEAD);
                         let core = inner.core.as_ref();
                         inner.logs.tend(|lease| read(core, |state| is_live(state, lease)));
+                        inner.readings.tend(|run| read(core, |state| is_held(state, run)));
                     }
                 }
                 batch = batches.recv() => match batch {
@@ -142,6 +147,12 @@ impl Hub {
         self.inner.logs.follow(account, lease, from, follow, live).await
     }
 
+    /// What a member uses in this run of it, as its node last told. `None` if it told nothing, and soon after the end.
+    #[must_use]
+    pub fn usage(&self, lease: LeaseId, attempt: u32, member: u16) -> Option<Used> {
+        self.inner.readings.of((lease, attempt, member))
+    }
+
     /// The links as they are now, for metrics.
     #[must_use]
     pub fn live(&self) -> Live {
@@ -169,6 +180,13 @@ impl Hub {
 fn is_live(state: &State, lease: LeaseId) -> bool {
     let lease = state.leases.get(&lease);
     lease.is_some_and(|lease| lease.state != LeaseState::Ended)
+}
+
+/// Whether it is a run of a member of a live lease.
+fn is_held(state: &State, (lease, attempt, member): (LeaseId, u32, u16)) -> bool {
+    let found = state.leases.get(&lease).filter(|lease| lease.state != LeaseState::Ended);
+    let member = found.and_then(|lease| lease.members.get(usize::from(member)));
+    member.is_some_and(|member| member.attempt == attempt)
 }
 
 impl Inner {

@@ -306,6 +306,10 @@ impl Session<'_> {
             }
             ToController::Report(report) => self.report(report).await,
             ToController::Logs(chunk) => self.keep_records(chunk).await,
+            ToController::Usage(told) => {
+                read(core, |state| self.inner.readings.take(state, self.handle.node, &told));
+                Ok(())
+            }
             ToController::Outputs(said) => self.hear_of_outputs(&said).await,
             ToController::VoucherStored { renter, cumulative } => {
                 let provider = self.handle.provider;

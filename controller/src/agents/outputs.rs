@@ -3,7 +3,7 @@
 //! A node holds a member until the log has its last report of it, also while the node is lost and after the lease waits
 //! again; what it told of until then it may go on telling of, for as long as the upload takes.
 
-use selion_api::agent::{MemberEvent, Report};
+use selion_api::agent::Report;
 use selion_api::commit::salted;
 use selion_api::outputs::Outputs;
 use selion_api::{Account, Hash32, LeaseId, NodeId};
@@ -52,10 +52,7 @@ async fn take(core: &dyn Core, node: NodeId, said: &Outputs) -> Result<Heard, Co
 /// A report came whose signature was checked. If it commits to another CID than the node told, its outputs are lost.
 /// Called before it is entered.
 pub(super) async fn reported(core: &dyn Core, report: &Report) -> Option<Heard> {
-    let (MemberEvent::Exited { outputs, .. } | MemberEvent::Stopped { outputs }) = &report.event else {
-        return None;
-    };
-    let reported = (*outputs)?;
+    let reported = report.event.outputs()?;
     match disown(core, report, reported).await {
         Ok(heard) => heard,
         Err(error) => {

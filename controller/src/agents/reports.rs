@@ -100,7 +100,10 @@ impl<'a> Reports<'a> {
                 }
                 self.metered.insert(run, now);
             }
-            MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. } => {
+            MemberEvent::Exited { .. }
+            | MemberEvent::Stopped { .. }
+            | MemberEvent::Failed { .. }
+            | MemberEvent::Limited { .. } => {
                 self.metered.remove(&run);
             }
             MemberEvent::Accepted | MemberEvent::Ready | MemberEvent::Running => {}

@@ -35,9 +35,14 @@ pub(super) fn refused(reason: Reason) -> Face {
         R::StaleWord => (S::CONFLICT, "say and sign it again, with the time of now as said_ms", false),
         R::NotYours => (S::FORBIDDEN, "log in as the account that owns it", false),
         R::NoSuchLease | R::UnknownNode => (S::NOT_FOUND, "check the id; the list endpoints show what there is", false),
-        R::NotLive | R::Released | R::Completed | R::CommandFailed | R::Expired | R::WaitedTooLong => {
-            (S::CONFLICT, "the lease is over; ask for a new one if you still need it", false)
-        }
+        R::NotLive
+        | R::Released
+        | R::Completed
+        | R::CommandFailed
+        | R::OutOfMemory
+        | R::DiskFull
+        | R::Expired
+        | R::WaitedTooLong => (S::CONFLICT, "the lease is over; ask for a new one if you still need it", false),
         R::NodeLost
         | R::PrepareTimeout
         | R::StartTimeout

@@ -21,7 +21,7 @@ mod reserve;
 mod vouchers;
 
 pub use marks::Marks;
-pub use outbox::{Outbox, OutboxError, is_last};
+pub use outbox::{Outbox, OutboxError};
 use reserve::Reserve;
 pub(crate) use reserve::is_full;
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use selion_api::agent::{MemberEvent, Outputs, Report, SignedReport, ToController};
+use selion_api::agent::{Outputs, Report, SignedReport, ToController};
 use tokio::sync::watch;
 
 use super::RESERVE;
@@ -242,7 +242,7 @@ impl Outbox {
         for entry in inner.entries.values() {
             latest.insert(entry.key(), &entry.report.report);
         }
-        let (ended, open): (Vec<_>, Vec<_>) = latest.into_iter().partition(|(_, report)| is_last(&report.event));
+        let (ended, open): (Vec<_>, Vec<_>) = latest.into_iter().partition(|(_, report)| report.event.is_last());
         (open.into_iter().map(|(_, report)| report.clone()).collect(), ended.into_iter().map(|(key, _)| key).collect())
     }
 
@@ -289,7 +289,7 @@ impl Inner {
         }
         let (acked, last) = (self.acked, self.last);
         self.entries.retain(|seq, entry| {
-            let open = latest.get(&entry.key()) == Some(seq) && !is_last(&entry.report.report.event);
+            let open = latest.get(&entry.key()) == Some(seq) && !entry.report.report.event.is_last();
             *seq > acked || *seq == last || open
         });
     }
@@ -299,12 +299,6 @@ impl Inner {
 fn wall_clock_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(0)
-}
-
-/// Whether nothing follows this event of a member.
-#[must_use]
-pub fn is_last(event: &MemberEvent) -> bool {
-    matches!(event, MemberEvent::Exited { .. } | MemberEvent::Stopped { .. } | MemberEvent::Failed { .. })
 }
 
 fn read(frames: &[Vec<u8>]) -> Result<BTreeMap<u64, Entry>, String> {

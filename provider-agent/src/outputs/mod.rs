@@ -30,11 +30,12 @@ pub(crate) const TOGETHER: Duration = Duration::from_secs(1);
 pub(crate) const GIVE_UP: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The last event of a member that ran: with a commitment to its outputs, as far as their CID is known.
-pub(crate) fn event(code: Option<i32>, salt: &Hash32, said: Option<&Outputs>) -> MemberEvent {
+pub(crate) fn event(ended: &Ended, salt: &Hash32, said: Option<&Outputs>) -> MemberEvent {
     let cid = said.and_then(|said| said.cid.as_ref());
     let outputs = cid.map(|cid| salted(salt, cid.as_bytes()));
-    match code {
-        Some(code) => MemberEvent::Exited { code, outputs },
-        None => MemberEvent::Stopped { outputs },
+    match *ended {
+        Ended { limit: Some(reason), .. } => MemberEvent::Limited { reason, outputs },
+        Ended { code: Some(code), .. } => MemberEvent::Exited { code, outputs },
+        Ended { code: None, .. } => MemberEvent::Stopped { outputs },
     }
 }

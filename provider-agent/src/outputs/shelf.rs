@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use selion_api::agent::Assignment;
 use selion_api::outputs::{OutputState, Outputs};
-use selion_api::{Hash32, TimeMs};
+use selion_api::{Hash32, Reason, TimeMs};
 use serde::{Deserialize, Serialize};
 
 use crate::book::{BookError, replace};
@@ -40,6 +40,9 @@ pub(crate) enum ShelfError {
 pub(crate) struct Ended {
     /// Its exit code; `None` if it was stopped.
     pub(crate) code: Option<i32>,
+    /// The limit at which it was ended, if one was.
+    #[serde(default)]
+    pub(crate) limit: Option<Reason>,
     /// How long it ran.
     pub(crate) metered_ms: u64,
 }
@@ -213,7 +216,7 @@ mod tests {
         let mut record = Record::of(&assignment(1), &room, TimeMs(5));
         shelf.write(&record).unwrap();
         fs::write(room.join("model"), "weights").unwrap();
-        record.ended = Some(Ended { code: Some(3), metered_ms: 70 });
+        record.ended = Some(Ended { code: Some(3), limit: None, metered_ms: 70 });
         assert!(shelf.take(&record, &room).unwrap());
         assert!(!room.exists(), "its room is free");
         assert_eq!(fs::read(shelf.folder(record.key).join("model")).unwrap(), b"weights");

@@ -5,13 +5,16 @@
 
 mod advice;
 pub mod capture;
+mod cgroup;
 pub mod env;
+mod family;
 mod helper;
 mod ids;
 mod masks;
 pub mod peers;
 mod probe;
 mod process;
+mod quota;
 mod removal;
 mod rooms;
 mod seccomp;
@@ -19,10 +22,12 @@ pub mod spec;
 mod supervised;
 
 pub use advice::advice;
+pub use cgroup::{GroupUse, Groups, prove};
 pub use helper::sandbox_main;
 pub use ids::{Person, owners};
 pub use probe::probe;
 pub use process::{ProcessRuntime, Walls};
+pub use quota::Quota;
 pub use removal::{Bin, remove_tree};
 pub use rooms::{DATA, OUTPUT, Rooms, WORK, make_read_only};
 
@@ -49,6 +54,8 @@ pub struct Launch {
     pub devices: Vec<PathBuf>,
     /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
     pub network: bool,
+    /// How much it may use.
+    pub limits: spec::Limits,
     /// The file system that it runs in. Without a sandbox it is the machine's, whatever is said here.
     pub root: RootFs,
 }
@@ -85,6 +92,9 @@ pub enum RuntimeError {
         /// Where it was looked for.
         path: String,
     },
+    /// No control group, or none that could be limited.
+    #[error("the command cannot be held to its limits")]
+    Limits(#[source] io::Error),
     /// The sandbox did not come up.
     #[error("the {sandbox} sandbox did not start: {detail}")]
     Sandbox {
@@ -148,6 +158,19 @@ pub trait Running: Send {
     ///
     /// As [`wait`](Self::wait).
     async fn stop(&mut self) -> io::Result<Exit>;
+
+    /// Kills the command and all that it started, at once. Returns when they are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    async fn kill(&mut self) -> io::Result<Exit>;
+
+    /// What all of it together has used, up to its end. `None` where nobody counts.
+    fn used(&self) -> Option<GroupUse>;
+
+    /// Process id of which all its processes descend.
+    fn head(&self) -> i32;
 }
 
 /// Starts commands.

@@ -8,10 +8,14 @@ use selion_api::slice::Sandbox;
 use tokio::time::timeout;
 
 use super::removal::remove_tree;
+use super::spec::Limits;
 use super::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls};
 
 /// Longest time for one try.
 const TRY: Duration = Duration::from_secs(20);
+/// What it may use; nothing holds it to that here.
+const TRIAL: Limits =
+    Limits { cpu_milli: 1_000, memory_bytes: 64 << 20, pids: 64, open_files: 1_024, shm_bytes: 1 << 20 };
 /// What is run: it must see its data and write its output, and neither write its data, nor see the agent's secret or the
 /// machine's, nor have a terminal.
 const SCRIPT: &str = "test \"$(cat \"$SELION_DATA_DIR/seen\")\" = yes || exit 3\n\
@@ -66,6 +70,7 @@ async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result
         devices: Vec::new(),
         network: false,
         root,
+        limits: TRIAL,
     };
     let mut running =
         timeout(TRY, runtime.launch(launch)).await.map_err(|_| "it did not start in time")?.map_err(words)?;

@@ -4,8 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -15,8 +16,10 @@ use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::cgroup::{Group, Groups};
 use super::helper::{Plan, Refusal, Root, View};
 use super::ids::{Ids, Person};
+use super::spec::Limits;
 use super::supervised::Supervised;
 use super::{Launch, RootFs, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
@@ -50,6 +53,10 @@ pub struct ProcessRuntime {
     /// One thread starts every child and lives as long as the agent: the kernel kills a child with its parent
     /// *thread*.
     starter: Starter,
+    /// In which commands are held to their limits; `None` holds nothing.
+    groups: Option<Groups>,
+    /// Number of the next group.
+    next: AtomicU64,
 }
 
 impl ProcessRuntime {
@@ -81,7 +88,20 @@ impl ProcessRuntime {
             .name("selion-starter".into())
             .spawn(move || jobs.into_iter().for_each(|job| job()))
             .map_err(|source| RuntimeError::Spawn { program: "the starter thread".into(), source })?;
-        Ok(Self { walls, starter })
+        Ok(Self { walls, starter, groups: None, next: AtomicU64::new(0) })
+    }
+
+    /// The same, with each command in a group of its own.
+    #[must_use]
+    pub fn within(self, groups: Groups) -> Self {
+        Self { groups: Some(groups), ..self }
+    }
+
+    /// A group for a command with rooms at `base`, by whose name an owner knows it.
+    fn group(&self, base: &Path, limits: &Limits) -> io::Result<Option<Group>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}.{number}", base.file_name().unwrap_or_default().to_string_lossy());
+        self.groups.as_ref().map(|groups| groups.make(&name, limits)).transpose()
     }
 
     /// The command of a helper, and our end of the socket that is its standard input.
@@ -103,11 +123,12 @@ impl ProcessRuntime {
     /// What the helper is told. The folders that the command writes to become its own.
     fn plan(&self, launch: Launch) -> io::Result<Plan> {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, mut env, rooms, devices, network, root } = launch;
+        let Launch { command, mut env, rooms, devices, network, root, limits } = launch;
+        let open_files = limits.open_files;
         env::strip(&mut env);
         let agent = nix::unistd::getpid().as_raw();
         if self.walls.sandbox == Sandbox::None {
-            return Ok(Plan { agent, view: None, cwd: inside.work, command, env });
+            return Ok(Plan { agent, view: None, cwd: inside.work, command, env, open_files });
         }
         let (root, person, cwd) = match root {
             RootFs::Machine => (Root::Machine, Person::of_the_machine(), inside.work),
@@ -132,8 +153,9 @@ impl ProcessRuntime {
             shown: self.walls.shown.clone(),
             devices,
             network,
+            shm_bytes: limits.shm_bytes,
         };
-        Ok(Plan { agent, view: Some(view), cwd, command, env })
+        Ok(Plan { agent, view: Some(view), cwd, command, env, open_files })
     }
 
     async fn spawn(&self, mut command: Command, program: &str) -> Result<Child, RuntimeError> {
@@ -162,12 +184,15 @@ impl Runtime for ProcessRuntime {
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
         let sandbox = sandbox_name(self.walls.sandbox);
+        let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
         let plan = self.plan(launch);
         let plan = plan.map_err(|error| RuntimeError::Sandbox { sandbox, detail: format!("its folders: {error}") })?;
         let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
         let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;
+        // It waits for its plan: whatever it starts is in the group.
+        running.enter(group).map_err(RuntimeError::Limits)?;
         let said = tokio::task::spawn_blocking(move || converse(socket, &plan)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {
             Ok(None) => {

@@ -19,6 +19,11 @@ pub const DATA: &str = "/selion/data";
 /// Its output.
 pub const OUTPUT: &str = "/selion/output";
 
+/// Folder for what is written over an image.
+const WRITTEN: &str = "written";
+/// Folder in it for the files; the other is the kernel's, which keeps nothing there.
+const FILES: &str = "files";
+
 /// Levels of folders in what is made read-only: more than any dataset that the store lays out.
 const DEEPEST: usize = 256;
 
@@ -59,14 +64,20 @@ impl Rooms {
 
     /// Folders for what a command writes over its image: for the files, and for the kernel. They are made afresh.
     pub(super) fn written(&self) -> io::Result<(PathBuf, PathBuf)> {
-        let folder = self.base.join("written");
+        let folder = self.base.join(WRITTEN);
         remove_tree(&folder)?;
-        let (files, kernel) = (folder.join("files"), folder.join("kernel"));
+        let (files, kernel) = (folder.join(FILES), folder.join("kernel"));
         for path in [&folder, &files, &kernel] {
             fs::create_dir(path)?;
             fs::set_permissions(path, Permissions::from_mode(0o755))?;
         }
         Ok((files, kernel))
+    }
+
+    /// Those that a command may write to, what it writes over its image among them: what its quota counts.
+    #[must_use]
+    pub fn writable(&self) -> Vec<PathBuf> {
+        vec![self.work.clone(), self.output.clone(), self.base.join(WRITTEN).join(FILES)]
     }
 
     /// The same rooms by the paths that a command in this sandbox has for them.

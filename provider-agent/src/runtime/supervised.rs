@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::timeout;
 
+use super::cgroup::{Group, GroupUse};
 use super::helper::{END, STOP};
 use super::process::Starter;
 use super::{Exit, Running};
@@ -23,6 +24,9 @@ pub(super) struct Supervised {
     /// Whether the command runs, and the helper obeys.
     up: bool,
     exit: Option<Exit>,
+    group: Option<Group>,
+    /// What the group had used at the end.
+    last: Option<GroupUse>,
     /// Keeps the thread that started the helper: the kernel kills the helper when it ends.
     _starter: Starter,
 }
@@ -32,7 +36,22 @@ impl Supervised {
     pub(super) fn new(helper: Child, grace: Duration, starter: Starter) -> io::Result<Self> {
         let id = helper.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the child has ended and has no process id"))?;
-        Ok(Self { helper, id: Pid::from_raw(id), grace, up: false, exit: None, _starter: starter })
+        Ok(Self {
+            helper,
+            id: Pid::from_raw(id),
+            grace,
+            up: false,
+            exit: None,
+            group: None,
+            last: None,
+            _starter: starter,
+        })
+    }
+
+    /// Puts the helper into the group.
+    pub(super) fn enter(&mut self, group: Option<Group>) -> io::Result<()> {
+        self.group = group;
+        self.group.as_ref().map_or(Ok(()), |group| group.take(self.id.as_raw()))
     }
 
     /// Notes that the command runs.
@@ -65,6 +84,8 @@ impl Running for Supervised {
         // The helper ends after everybody that it watches over.
         let exit = Exit { code: code(self.helper.wait().await?) };
         self.exit = Some(exit);
+        // Nobody is in it any more: it goes.
+        self.last = self.group.take().map(|group| group.used());
         Ok(exit)
     }
 
@@ -74,8 +95,20 @@ impl Running for Supervised {
         if let Ok(exit) = timeout(grace, self.wait()).await {
             return exit;
         }
+        self.kill().await
+    }
+
+    async fn kill(&mut self) -> io::Result<Exit> {
         self.signal(END);
         self.wait().await
+    }
+
+    fn used(&self) -> Option<GroupUse> {
+        self.group.as_ref().map(Group::used).or(self.last)
+    }
+
+    fn head(&self) -> i32 {
+        self.id.as_raw()
     }
 }
 

@@ -1,12 +1,14 @@
 //! A node's own folders and one member's rooms, for tests that run real commands.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use selion_agent::runtime::spec::Limits;
 use selion_agent::runtime::{
     Launch, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls, make_read_only, probe, sandbox_name,
 };
@@ -14,9 +16,14 @@ use selion_api::slice::Sandbox;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
+/// What a command may use, where a runtime holds it to that.
+pub const LIMITS: Limits =
+    Limits { cpu_milli: 1_000, memory_bytes: 256 << 20, pids: 256, open_files: 1_024, shm_bytes: 16 << 20 };
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// An ordinary user without an account.
 const ORDINARY: u32 = 23_456;
+/// Says that an ordinary user has control groups.
+pub const DELEGATED: &str = "SELION_TEST_DELEGATED";
 /// Names the folders that root made for an ordinary user's turn.
 const PLACES: &str = "SELION_TEST_PLACES";
 
@@ -58,6 +65,11 @@ pub async fn kinds() -> Vec<Sandbox> {
 
 /// Root runs this test program once more, whole, as an ordinary user.
 pub fn again_as_an_ordinary_user() {
+    again_within(&[]);
+}
+
+/// The same in these control groups, which are the user's.
+pub fn again_within(groups: &[PathBuf]) {
     if !is_root() {
         return;
     }
@@ -78,9 +90,22 @@ pub fn again_as_an_ordinary_user() {
         chown(place.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
     }
     let named: Vec<_> = places.iter().map(|place| place.path().display().to_string()).collect();
-    let mut again = Command::new(own);
+    // It waits until it is in its groups.
+    let mut again = Command::new("/bin/sh");
+    again.args(["-c", "read go; exec \"$0\""]).arg(own).stdin(Stdio::piped());
     again.uid(ORDINARY).gid(ORDINARY).env(PLACES, named.join(":")).env("HOME", "/nonexistent").current_dir("/");
-    assert!(again.status().unwrap().success(), "see above what fails as an ordinary user");
+    if !groups.is_empty() {
+        again.env(DELEGATED, "yes");
+    }
+    let mut again = again.spawn().unwrap();
+    for group in groups {
+        for own in [group.clone(), group.join("cgroup.procs")] {
+            chown(&own, Some(ORDINARY), Some(ORDINARY)).unwrap();
+        }
+        fs::write(group.join("cgroup.procs"), again.id().to_string()).unwrap();
+    }
+    again.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(again.wait().unwrap().success(), "see above what fails as an ordinary user");
 }
 
 /// A new folder in each place of the system's that a view shows, or that an owner may show; none where we may not write.
@@ -130,6 +155,7 @@ impl House {
             devices: Vec::new(),
             network: false,
             root: RootFs::Machine,
+            limits: LIMITS,
         }
     }
 

@@ -71,6 +71,26 @@ fn a_lease_that_its_renter_did_not_give_back_or_not_for_that_time_is_seen() {
 }
 
 #[test]
+fn a_lease_that_ends_at_a_limit_that_its_node_did_not_name_is_seen() {
+    let (mut pool, id) = small();
+    pool.run_up(id);
+    pool.report(id, 0, MemberEvent::Limited { reason: Reason::OutOfMemory, outputs: None }, 60_000);
+    let tape = Tape::of(&pool);
+    assert_eq!(tape.findings(), []);
+    let (entry, at) = tape.find(moves(id, LeaseState::Ending));
+    let ends = |reason| {
+        let mut tape = tape.clone();
+        let Effect::Moved { reason: told, .. } = &mut tape.0[entry].effects[at] else { panic!("it is one") };
+        *told = Some(reason);
+        tape
+    };
+    ends(Reason::DiskFull).caught(Rule::Limit, entry);
+    let mut silent = tape.clone();
+    silent.0[entry].input = Input::Tick;
+    silent.caught(Rule::Limit, entry);
+}
+
+#[test]
 fn a_lease_that_nobody_asked_for_is_seen() {
     let (pool, _) = small();
     let mut tape = Tape::of(&pool);

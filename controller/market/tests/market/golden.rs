@@ -121,7 +121,7 @@ fn chain_events() -> Vec<ChainEvent> {
     ]
 }
 
-fn member_events() -> [MemberEvent; 7] {
+fn member_events() -> [MemberEvent; 8] {
     let outputs = Some(Hash32([0x99; 32]));
     [
         MemberEvent::Accepted,
@@ -131,6 +131,7 @@ fn member_events() -> [MemberEvent; 7] {
         MemberEvent::Exited { code: -1, outputs },
         MemberEvent::Stopped { outputs: None },
         MemberEvent::Failed { reason: Reason::StagingFailed },
+        MemberEvent::Limited { reason: Reason::OutOfMemory, outputs },
     ]
 }
 

@@ -61,6 +61,22 @@ fn one_member_that_fails_ends_the_gang() {
 }
 
 #[test]
+fn a_command_that_reaches_a_limit_ends_its_lease_for_that_and_is_billed_as_one_that_ended() {
+    use Reason::{CommandFailed, DiskFull, NodeLost, OutOfMemory};
+    // A node that names no limit says no more than that the command ended.
+    for (named, told) in [(OutOfMemory, OutOfMemory), (DiskFull, DiskFull), (NodeLost, CommandFailed)] {
+        let mut pool = Pool::small();
+        let id = pool.lease(ask(renter(1), &[mig("1g.10gb")]));
+        pool.run_up(id);
+        pool.now += 5_000;
+        pool.report(id, 0, MemberEvent::Limited { reason: named, outputs: None }, 5_000);
+        assert_eq!((pool.state_of(id), pool.reason_of(id)), (LeaseState::Ended, Some(told)));
+        assert_eq!(pool.get(id).members[0].billable_ms, 5_000);
+        assert!(pool.state.nodes[&node_id(1)].held.is_empty());
+    }
+}
+
+#[test]
 fn nobody_is_billed_for_what_never_became_active() {
     for (progress, reason) in [(0, Reason::PrepareTimeout), (1, Reason::PrepareTimeout), (2, Reason::StartTimeout)] {
         let mut pool = Pool::small();

@@ -134,7 +134,7 @@ fn work(story: &Story, usual_prepare_ms: u64) -> Work {
     let begun = story.prepare_ms.is_some();
     let (run_ms, ends) = match story.ended.filter(|_| begun).map(|(_, reason)| reason) {
         Some(Reason::Completed) => (story.run_ms, Ends::Exits(0)),
-        Some(Reason::CommandFailed) => (story.run_ms, Ends::Exits(1)),
+        Some(Reason::CommandFailed | Reason::OutOfMemory | Reason::DiskFull) => (story.run_ms, Ends::Exits(1)),
         Some(Reason::Released) => (story.run_ms, Ends::Released),
         _ => (None, Ends::Exits(0)),
     };

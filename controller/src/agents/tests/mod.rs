@@ -9,4 +9,5 @@ mod liveness;
 mod outputs;
 mod real;
 mod session;
+mod usage;
 mod world;

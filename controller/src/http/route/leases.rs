@@ -264,7 +264,7 @@ async fn on_a_copy<R: Send + 'static>(
     done.await.map_err(|error| Problem::Internal(format!("work on a copy of the state broke off: {error}")))
 }
 
-/// The lease `id` of `account`, with its outputs.
+/// The lease `id` of `account`, with its outputs and what its members use.
 pub(in crate::http) async fn own(app: &App, account: Account, id: LeaseId) -> Result<Lease, Problem> {
     let db = &app.store.readers;
     let lease = rows::lease(db, id).await?.ok_or_else(|| Problem::NotFound("lease", id.to_string()))?;
@@ -272,5 +272,11 @@ pub(in crate::http) async fn own(app: &App, account: Account, id: LeaseId) -> Re
         return Err(Problem::NotYours("lease", id.to_string()));
     }
     let outputs = views::outputs(&output::of_lease(db, id).await?, (app.clock)());
-    Ok(Lease { outputs, ..lease })
+    let mut lease = Lease { outputs, ..lease };
+    if lease.state != LeaseState::Ended {
+        for member in &mut lease.members {
+            member.usage = app.hub.usage(id, member.attempt, member.rank);
+        }
+    }
+    Ok(lease)
 }

@@ -39,8 +39,7 @@ pub(super) use supervise::{END, STOP};
 
 /// Exit code of a helper whose command did not come to run.
 const FAILED: i32 = 125;
-/// Open files and processes that a member may have.
-const NOFILE: u64 = 65_536;
+/// Processes that a member may have where no group counts them.
 const NPROC: u64 = 32_768;
 /// `oom_score_adj` of a member: where memory runs out, the kernel takes members first, then anything else.
 const OOM_FIRST: &str = "1000";
@@ -82,7 +81,7 @@ fn prepare(plan: &Plan) -> Result<(), Trouble> {
     nix::unistd::setsid().map_err(step("new session"))?;
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     for (resource, most) in
-        [(Resource::RLIMIT_NOFILE, NOFILE), (Resource::RLIMIT_NPROC, NPROC), (Resource::RLIMIT_CORE, 0)]
+        [(Resource::RLIMIT_NOFILE, plan.open_files.into()), (Resource::RLIMIT_NPROC, NPROC), (Resource::RLIMIT_CORE, 0)]
     {
         let (_, hard) = getrlimit(resource).map_err(step("read limits"))?;
         setrlimit(resource, most.min(hard), most.min(hard)).map_err(step("set limits"))?;

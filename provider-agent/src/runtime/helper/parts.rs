@@ -38,6 +38,8 @@ pub(super) struct Parts {
     pub(super) root: Tree,
     /// Whether the root is the command's own to write to.
     pub(super) own_root: bool,
+    /// Bytes of `/dev/shm`.
+    pub(super) shm_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ impl Parts {
             taken.0.push((to.into(), Part::Folder(room)));
         }
         let root = root(view)?;
-        Ok(Self { parts: taken.0, hidden: view.hidden.clone(), root, own_root })
+        Ok(Self { parts: taken.0, hidden: view.hidden.clone(), root, own_root, shm_bytes: view.shm_bytes })
     }
 }
 

@@ -20,6 +20,8 @@ pub(in crate::runtime) struct Plan {
     pub(in crate::runtime) command: Vec<String>,
     /// The whole environment.
     pub(in crate::runtime) env: Vec<(String, String)>,
+    /// Open files that a process may have.
+    pub(in crate::runtime) open_files: u32,
 }
 
 /// The files that a sandboxed command sees, as whom, and its network.
@@ -43,6 +45,8 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) devices: Vec<PathBuf>,
     /// The node's network; else a loopback of its own.
     pub(in crate::runtime) network: bool,
+    /// Size of its `/dev/shm`.
+    pub(in crate::runtime) shm_bytes: u64,
 }
 
 /// A root file system.

@@ -47,7 +47,8 @@ fn fill(parts: &Parts, proc: &Tree) -> Result<(), Trouble> {
         put(path, part)?;
     }
     hide(parts)?;
-    mounted(&folder(Path::new("/dev/shm"))?, "tmpfs", "mode=1777,size=1g")?;
+    // Nothing is no size: it would be half of the machine's memory.
+    mounted(&folder(Path::new("/dev/shm"))?, "tmpfs", &format!("mode=1777,size={}", parts.shm_bytes.max(1)))?;
     for path in SCRATCH.map(Path::new) {
         if !parts.own_root {
             mounted(&folder(path)?, "tmpfs", "mode=1777,size=1g")?;

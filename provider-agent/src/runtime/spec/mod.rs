@@ -21,6 +21,8 @@ use oci_spec::runtime::{Linux, LinuxBuilder, RootBuilder, Spec, SpecBuilder};
 use super::masks::{MASKED, READ_ONLY};
 use super::seccomp::{Arch, profile};
 
+pub(super) use resources::quota;
+
 pub use program::{Defaults, Program, Request};
 
 /// The version of the runtime specification whose words are used.

@@ -18,7 +18,7 @@ const LEAST_QUOTA: u64 = 1_000;
 const PLAIN: [(u32, u32); 5] = [(1, 3), (1, 5), (1, 7), (1, 8), (1, 9)];
 
 /// Quota and period of a share of the processors, in microseconds.
-fn quota(cpu_milli: u32) -> (i64, u64) {
+pub(in crate::runtime) fn quota(cpu_milli: u32) -> (i64, u64) {
     let of = |period: u64| u64::from(cpu_milli) * period / 1_000;
     let period = if of(PERIOD) < LEAST_QUOTA { LONG_PERIOD } else { PERIOD };
     (of(period).cast_signed(), period)
