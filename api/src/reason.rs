@@ -107,6 +107,7 @@ reasons! {
     314 PoolAtLimit "pool_at_limit" "The pool has as many leases as its operator allows: in the line, or of the last day."
     321 DataElsewhere "data_elsewhere" "No node that could take it has all datasets of the request staged."
     322 TooFar "too_far" "Nodes that could take it together are not known to be as near to each other as it asks."
+    323 BoxTooWeak "box_too_weak" "No node that could take it has a box that gives and holds all that it asks."
     401 ChainUnconfirmed "chain_unconfirmed" "The fact is on chain but not final."
     402 ChainBroken "chain_broken" "A reorganisation went deeper than the pool's finality rule; no new grants."
 }

@@ -56,6 +56,7 @@ fn flag_of(constraint: Constraint) -> &'static str {
     match constraint {
         C::MaxRate => "--max-rate",
         C::Classes => "--class",
+        C::Needs => "--enforced, --image or --root",
         C::Models => "--model",
         C::Node => "--node",
         C::Gpu => "--gpu",
@@ -171,6 +172,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("within", "--within"),
     ("regions", "--region"),
     ("classes", "--class"),
+    ("needs", "--enforced, --image or --root"),
+    ("enforced", "--enforced"),
     ("models", "--model"),
     ("gpus", "--gpus"),
     ("gpu", "--gpu"),

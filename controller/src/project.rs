@@ -126,6 +126,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         since_ms: node.since,
         last_seq: node.last_seq,
         sandbox: spec.map(|spec| spec.sandbox),
+        features: spec.map(|spec| spec.features).unwrap_or_default(),
         address: spec.map(|spec| spec.address.clone()).unwrap_or_default(),
         region: spec.map(|spec| spec.region.clone()).unwrap_or_default(),
         rack: spec.map(|spec| spec.rack.clone()).unwrap_or_default(),

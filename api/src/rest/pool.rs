@@ -11,7 +11,7 @@ use crate::lease::BillLine;
 use crate::licence::Licence;
 use crate::reason::Reason;
 use crate::rest::Terms;
-use crate::slice::{GpuSpec, IsolationClass, Sandbox, Slot};
+use crate::slice::{BoxFeature, BoxFeatures, GpuSpec, IsolationClass, Sandbox, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 
 /// `GET /v1/pool`: which pool this is and on what terms.
@@ -154,6 +154,10 @@ pub struct NodeView {
     pub last_seq: u64,
     /// How processes are kept apart; absent before the first hello.
     pub sandbox: Option<Sandbox>,
+    /// What its box gives and holds.
+    #[serde(default)]
+    #[schema(value_type = Vec<BoxFeature>)]
+    pub features: BoxFeatures,
     /// Host at which members are reached.
     pub address: String,
     /// Region as stated.

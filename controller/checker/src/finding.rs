@@ -47,6 +47,7 @@ rules! {
     NearData "near_data" "Every member stands on a node with all datasets of the request, if that was asked for."
     Slot "slot" "The slot is of the kind, profile and size that was asked for, on a GPU that the node showed."
     Class "class" "The isolation class is the one on offer, allowed in the pool and accepted by the renter."
+    Needs "needs" "A member stands on a node whose box gives and holds all that its request asks for."
     Rate "rate" "The rate is the one on offer, for each GPU."
     MaxRate "max_rate" "The rate of a member, all its GPUs together, is not above the renter's highest."
     Placement "placement" "A MIG instance starts where its profile may start."

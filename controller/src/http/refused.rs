@@ -56,6 +56,11 @@ pub(super) fn refused(reason: Reason) -> Face {
         R::NoMatchingSlice | R::ClassNotAllowed | R::SandboxNotAllowed => {
             (S::CONFLICT, "GET /v1/offers shows what can be leased; ask for one of those", false)
         }
+        R::BoxTooWeak => (
+            S::CONFLICT,
+            "GET /v1/nodes shows what the box of each node gives and holds; ask for less of it, in enforced, image or root",
+            false,
+        ),
         R::TooFewGpus => {
             (S::CONFLICT, "ask for at most `nearest.have` GPUs in a member, or for several members", false)
         }

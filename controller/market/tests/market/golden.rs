@@ -60,7 +60,7 @@ fn request() -> LeaseRequest {
         regions: Vec::new(),
         max_rate: Some(Rate(900_000)),
         classes: 0b11_1111,
-        needs: selion_api::BoxFeatures::NONE,
+        needs: selion_api::BoxFeatures::NONE.with(selion_api::BoxFeature::Images),
         duration_ms: 3_600_000,
         wait_ms: 60_000,
         on_node_loss: OnNodeLoss::Requeue,

@@ -7,6 +7,7 @@
 )]
 
 mod blocking;
+mod boxes;
 mod data;
 mod fair;
 mod filling;
