@@ -53,7 +53,7 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         outputs: Vec::new(),
         actions: match lease.state {
             LeaseState::Ending | LeaseState::Ended => Vec::new(),
-            _ => vec!["release".into()],
+            _ => vec!["extend".into(), "release".into()],
         },
     })
 }

@@ -80,6 +80,7 @@ struct Member {
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
     resume: watch::Receiver<Resume>,
+    time: watch::Receiver<u64>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -93,11 +94,12 @@ pub(crate) async fn drive(
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
     resume: watch::Receiver<Resume>,
+    time: watch::Receiver<u64>,
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume };
+    let mut member = Member { shared, assignment, key, orders, peers, resume, time };
     let lived = member.live().await;
     logs.close(key);
     lived
@@ -299,6 +301,8 @@ impl Member {
         rooms: &Rooms,
     ) -> Result<End, reporter::ReportError> {
         let mut told = self.peers.clone();
+        let (mut time, began) = (self.time.clone(), tokio::time::Instant::now());
+        self.assignment.max_run_ms = *time.borrow_and_update();
         let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
         tokio::pin!(time_is_up);
         let mut ticks = tokio::time::interval(self.shared.meter);
@@ -317,6 +321,11 @@ impl Member {
                 () = &mut time_is_up => {
                     self.say(format!("its {} ms are used up", self.assignment.max_run_ms));
                     return Ok(End::Stopped);
+                }
+                Ok(()) = time.changed() => {
+                    self.assignment.max_run_ms = *time.borrow_and_update();
+                    let all = Duration::from_millis(self.assignment.max_run_ms);
+                    time_is_up.set(tokio::time::sleep(all.saturating_sub(began.elapsed())));
                 }
                 Ok(()) = told.changed() => {
                     self.assignment.peers = told.borrow_and_update().clone();

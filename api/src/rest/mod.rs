@@ -19,9 +19,9 @@ pub use login::{
     Refresh, Revoke, Revoked, Role, Scope, Session, SignedLogin, Token, UserCode, Whoami,
 };
 pub use pool::{
-    AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView, Health,
-    LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView, ProviderView,
-    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView, Word,
+    AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, Extend, GpuView, GroupView, HeadView,
+    Health, LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView,
+    ProviderView, Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView, Word,
 };
 pub use problem::{FieldError, MeansView, Problem, Unmatched};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};

@@ -100,6 +100,21 @@ pub struct Word {
     pub signature: Option<Signature>,
 }
 
+/// A renter makes a lease last longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extend {
+    /// By so much, in milliseconds; with what it lasts so far at most 30 days.
+    #[schema(minimum = 1, maximum = 2_592_000_000_u64)]
+    pub for_ms: u64,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub said_ms: Option<TimeMs>,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub signature: Option<Signature>,
+}
+
 /// An owner takes a node back, or one GPU of it: it takes no lease from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -81,6 +81,14 @@ pub enum Command {
         #[arg(long)]
         rank: Option<u16>,
     },
+    /// Lets it last longer, whether it waits or runs; what that costs is reserved at once
+    Extend {
+        /// The lease's id
+        lease: LeaseId,
+        /// By so much: all in all it may last 30d
+        #[arg(long = "for", value_name = "TIME", value_parser = unit::lease_duration, allow_hyphen_values = true)]
+        for_ms: u64,
+    },
     /// Gives the slices back
     Release {
         /// The lease's id
@@ -132,6 +140,13 @@ pub async fn main(out: Output, command: Command) -> Done {
         }
         Command::Logs { lease, tail, no_follow, raw } => {
             logs(out, &session, lease, LogQuery { tail, follow: Some(!no_follow) }, raw).await
+        }
+        Command::Extend { lease, for_ms } => {
+            session.expect_promises().await?;
+            session.sign_words()?;
+            let lease = client.extend(lease, &selion_client::fresh_key()?, for_ms).await?;
+            session.keep_promises()?;
+            out.show(&lease, detail)
         }
         Command::Release { lease } => {
             session.expect_promises().await?;

@@ -83,6 +83,7 @@ rules! {
     Paid "paid" "Nothing runs on money that is about to leave, or on beyond what was kept for it, and nobody is stopped for want of money otherwise."
     Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
     Released "released" "Only its renter gives a lease back, with a word that counts at that time."
+    Extended "extended" "A lease lasts longer only by a word of its renter that counts at that time, once for its key, by as much as it says, and in all no longer than 30 days."
     Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
     Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }

@@ -194,7 +194,7 @@ impl Step<'_> {
     }
 
     /// Why nothing at all is granted now.
-    fn halted(&self) -> Option<Reason> {
+    pub(crate) fn halted(&self) -> Option<Reason> {
         if self.state.chain_broken {
             return Some(Reason::ChainBroken);
         }

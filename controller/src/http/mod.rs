@@ -148,6 +148,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(leases::placement))
         .routes(routes!(outputs::list))
         .routes(routes!(leases::release))
+        .routes(routes!(leases::extend))
         .routes(routes!(licences::list))
         .routes(routes!(datasets::get, datasets::remove))
         .routes(routes!(nodes::list))

@@ -9,6 +9,7 @@
 mod blocking;
 mod boxes;
 mod data;
+mod extend;
 mod fair;
 mod filling;
 mod free;

@@ -6,8 +6,10 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use selion_api::lease::{LeaseState, Refusal};
-use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote, Word};
+use selion_api::rest::{Extend, Lease, LeasePage, NewLease, PlacementView, Quote, Word};
+use selion_api::said::extension_key;
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Reason};
+use selion_market::extend::Extends;
 use selion_market::{Admission, Answer as Told, Input, RequestLease, Stamp};
 
 use crate::App;
@@ -221,6 +223,51 @@ pub(in crate::http) async fn release(
         _ => own(&app, renter.account, id).await.map(Answer),
     };
     Ok(promised(&app, renter.account, step.seq, answer).await)
+}
+
+/// Makes a lease that waits or runs last longer, by `for_ms`. The same `Idempotency-Key` and body extend it once.
+///
+/// What it costs is reserved at once, of a lease that waits at its grant. Refused where an owner takes a place of it back,
+/// money leaves or another lease is booked before its later end. Signed is the statement (`renter`, `lease`, `for_ms`,
+/// `key`, `said_ms`) of kind `extend`, `key` being SHA-256 of the account and the `Idempotency-Key` in Borsh.
+#[utoipa::path(post, path = "/v1/leases/{id}/extend", operation_id = "extend_lease", tag = "leases", security(("bearer" = [])),
+    params(("id" = LeaseId, Path, description = "Id of the lease"), ("Idempotency-Key" = String, Header,
+        description = "1 to 255 visible ASCII characters, fresh for each extension")), request_body = Extend,
+    responses((status = 200, description = "The lease, with its later end", body = Lease,
+        headers(("selion-promise" = String, description = "That the extension stands in the log")))))]
+pub(in crate::http) async fn extend(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<LeaseId>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(Extend { for_ms, said_ms, signature }): Json<Extend>,
+) -> Result<Response, Problem> {
+    let (account, said) = (renter.account, said::said(Word { said_ms, signature })?);
+    let key = extension_key(account, &key);
+    let judged = app.log.read(|state| state.may_extend(account, id, for_ms, key));
+    // A repeat enters nothing, and what would be refused costs the log nothing.
+    if let Extends::Already(entry) = judged.map_err(Problem::refused)? {
+        let answer = own(&app, account, id).await.map(Answer);
+        return Ok(promised(&app, account, entry, answer).await);
+    }
+    let input = Input::Extend { renter: account, lease: id, for_ms, key, said };
+    said::hear(&app, &input)?;
+    let step = app.log.submit(input, None).await?;
+    let answer = match step.answer() {
+        Told::Refused(refusal) => Err(not_extended(&app, id, refusal.clone())),
+        _ => own(&app, account, id).await.map(Answer),
+    };
+    Ok(promised(&app, account, step.seq, answer).await)
+}
+
+/// A refused extension, with what its account can pay if that is why.
+fn not_extended(app: &App, id: LeaseId, refusal: Refusal) -> Problem {
+    app.metrics.refused(refusal.reason);
+    let means = app.log.read(|state| {
+        let request = state.leases.get(&id).map(|lease| &lease.request)?;
+        explain::means(state, request, &refusal)
+    });
+    Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) }))
 }
 
 /// Judges a release by what is committed, before it is remembered or entered: what there is to give back is nothing, or

@@ -5,6 +5,7 @@ mod client;
 mod datasets;
 mod devices;
 mod door;
+mod extend;
 mod faults;
 mod keys;
 mod leases;
