@@ -55,6 +55,8 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
             LeaseState::Ending | LeaseState::Ended => Vec::new(),
             _ => vec!["extend".into(), "release".into()],
         },
+        name: None,
+        labels: Default::default(),
     })
 }
 

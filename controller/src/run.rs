@@ -179,6 +179,7 @@ pub async fn run(
     let app = App {
         pool: terms.id,
         heard,
+        names: Default::default(),
         terms: terms.fixed.shown(),
         authority: terms.authority,
         pen: Arc::new(Pen::new(terms.id, terms.authority, text_signer(keys.clone()))),

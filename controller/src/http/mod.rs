@@ -15,6 +15,7 @@ mod layers;
 mod limits;
 mod login_fault;
 pub mod metrics;
+pub mod named;
 mod offers;
 mod openapi;
 pub mod origin;

@@ -11,6 +11,7 @@ mod keys;
 mod leases;
 mod licences;
 mod login;
+mod named;
 mod outputs;
 mod positions;
 mod promises;
@@ -171,6 +172,7 @@ impl Pool {
         let heard = Arc::new(Heard::load(&store.readers, &POOL, NOW).await.unwrap());
         let app = App {
             heard,
+            names: Default::default(),
             origin: Arc::new(Origin::of(None, config.listen).unwrap()),
             logins: Arc::new(logins),
             config: Arc::new(config),
