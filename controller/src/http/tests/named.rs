@@ -36,8 +36,9 @@ async fn a_lease_is_found_by_its_name_wherever_an_id_is_taken() {
         let (by_id, by_name) = (pool.get(&bob, &by_id).await, pool.get(&bob, &by_name).await);
         assert_eq!((by_name.status, by_name.text()), (StatusCode::OK, by_id.text()), "{path}");
     }
-    let longer = pool.post(&bob, "/v1/leases/train/extend", &[("idempotency-key", "longer")], &json!({ "for_ms": 1 }));
-    assert_eq!(longer.await.json()["name"], "train");
+    let more = json!({ "for_ms": 1 });
+    let longer = pool.post(&bob, "/v1/leases/train/extend", &[("idempotency-key", "longer")], &more).await;
+    assert_eq!(longer.json()["name"], "train");
     // A name is its account's own: nobody learns from another's that there is one.
     assert_eq!(pool.get(&alice, "/v1/leases/train").await.fault(), (404, "not_found".to_owned()));
     assert_eq!(create(&pool, &alice, "own", &called("train")).await.status, StatusCode::CREATED);
