@@ -16,6 +16,8 @@ pub enum Constraint {
     MaxRate,
     /// The isolation classes. Without them: all.
     Classes,
+    /// What the boxes of its nodes have to give and hold. Without it: nothing.
+    Needs,
     /// The models. Without them: any, for each member.
     Models,
     /// The node that a member is pinned to. Without it: any, for each member.
@@ -57,6 +59,7 @@ impl Constraint {
         match self {
             Self::MaxRate => "max_rate",
             Self::Classes => "classes",
+            Self::Needs => "needs",
             Self::Models => "models",
             Self::Node => "node",
             Self::Gpu => "gpu",

@@ -136,7 +136,7 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Neither a control character nor one that changes the direction of what follows it.
-fn is_printable(letter: char) -> bool {
+pub(crate) fn is_printable(letter: char) -> bool {
     !letter.is_control()
         && !matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

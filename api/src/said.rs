@@ -1,4 +1,4 @@
-//! What a party says to the pool beside its requests and reports: that it gives a lease back, pauses a node, takes one
+//! What a party says to the pool beside its requests and reports: that it gives a lease back or makes it longer, pauses a node, takes one
 //! back. Whoever has the account's key signs it. Each statement carries the time at which it was said, so that none is
 //! meant for another time, and none is said twice.
 
@@ -53,6 +53,27 @@ pub struct Release {
     pub said_ms: TimeMs,
 }
 
+/// A renter makes a lease last longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+pub struct Extend {
+    /// Who says so.
+    pub renter: Account,
+    /// Which.
+    pub lease: LeaseId,
+    /// By so much, in milliseconds.
+    pub for_ms: u64,
+    /// Tells this extension of the lease from every other: [`extension_key`].
+    pub key: Hash32,
+    /// When.
+    pub said_ms: TimeMs,
+}
+
+/// What an `Idempotency-Key` is in the log.
+#[must_use]
+pub fn extension_key(renter: Account, idempotency_key: &str) -> Hash32 {
+    crate::commit::sha256_of(&(renter, idempotency_key))
+}
+
 /// An owner pauses a node, or resumes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct SetPaused {
@@ -83,6 +104,10 @@ pub struct Reclaim {
 
 impl Statement for Release {
     const KIND: &'static str = "release";
+}
+
+impl Statement for Extend {
+    const KIND: &'static str = "extend";
 }
 
 impl Statement for SetPaused {

@@ -2,7 +2,7 @@
 
 use selion_api::lease::Priority;
 use selion_api::slice::IsolationClass;
-use selion_api::{Account, Address};
+use selion_api::{Account, Address, BoxFeatures};
 use selion_sim::from_log::{Asked, Asks, Change, MAX_GROUP_DEPTH, PolicyChange, PolicyField, Scale};
 use selion_sim::why::If;
 
@@ -16,7 +16,7 @@ const RULES: &str = "a number of the policy: hold=10s, prepare=10m, start=30s, e
 const PRICES: &str = "write price=+10%, price.ADDRESS=-20% (of a node or a provider), price.MODEL=-20%, or";
 /// What [`if_asked`] reads beside that.
 const ASKED: &str = "for the request, write max_rate=0.80, max_rate=+10%, max_rate=any, duration=2h, wait=1h, \
-     model=NAME, model=any, node=any, min_nodes=1, class=any, or priority=interruptible|standard|firm; for the pool,";
+     model=NAME, model=any, node=any, min_nodes=1, class=any, needs=any, or priority=interruptible|standard|firm; for the pool,";
 
 /// Something that was otherwise in the whole pool.
 pub fn change(text: &str) -> Result<Change, String> {
@@ -108,6 +108,7 @@ fn of_request(text: &str) -> Result<Option<Asked>, String> {
             all.into_iter().find(|priority| priority.code() == value).map(Asked::Priority)
         }
         ("class", "any") => Some(Asked::Classes(IsolationClass::ALL.iter().fold(0, |set, class| set | class.bit()))),
+        ("needs", "any") => Some(Asked::Needs(BoxFeatures::NONE)),
         _ => None,
     })
 }
@@ -179,6 +180,7 @@ mod tests {
         assert_eq!(policy("policy.bookings=false"), PolicyChange::Bookings(false));
         assert_eq!(if_asked("max_rate=0.80"), Ok(If::Asked(Asked::MaxRate(Some(Rate(800_000))))));
         assert_eq!(if_asked("max_rate=+10%"), Ok(If::Asked(Asked::MaxRateBy(Scale { permille: 1_100 }))));
+        assert_eq!(if_asked("needs=any"), Ok(If::Asked(Asked::Needs(BoxFeatures::NONE))));
         assert_eq!(if_asked("wait=1h"), Ok(If::Asked(Asked::Wait(3_600_000))));
         assert_eq!(if_asked("price.H100 80GB=-20%"), Ok(If::Pool(model)));
         assert_eq!(rule("quota.lab=25%"), change("policy.quota.lab=25%"));

@@ -33,7 +33,9 @@ pub enum Exit {
 }
 
 /// Refusals that mean: what you ask for is not free now, or not for you.
-const NO_CAPACITY: [&str; 15] = [
+const NO_CAPACITY: [&str; 17] = [
+    "booked_then",
+    "box_too_weak",
     "class_not_allowed",
     "data_elsewhere",
     "gang_incomplete",

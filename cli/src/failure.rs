@@ -56,6 +56,7 @@ fn flag_of(constraint: Constraint) -> &'static str {
     match constraint {
         C::MaxRate => "--max-rate",
         C::Classes => "--class",
+        C::Needs => "--enforced, --image or --root",
         C::Models => "--model",
         C::Node => "--node",
         C::Gpu => "--gpu",
@@ -171,6 +172,8 @@ const FLAGS: &[(&str, &str)] = &[
     ("within", "--within"),
     ("regions", "--region"),
     ("classes", "--class"),
+    ("needs", "--enforced, --image or --root"),
+    ("enforced", "--enforced"),
     ("models", "--model"),
     ("gpus", "--gpus"),
     ("gpu", "--gpu"),
@@ -194,6 +197,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("scopes", "--scope"),
     ("name", "--name"),
     ("notice_ms", "--notice"),
+    ("for_ms", "--for"),
 ];
 
 /// The faults of a request in the words of the command line; `None` if there are none.
@@ -223,7 +227,7 @@ fn next(problem: &Problem) -> Option<String> {
             Some(near) => format!("raise --max-rate to at least {}", show_money(near.need.max(near.have))),
             None => "raise --max-rate; `selion offers` shows the prices".to_owned(),
         },
-        "no_matching_slice" | "class_not_allowed" | "sandbox_not_allowed" | "too_few_gpus" | "pool_full"
+        "no_matching_slice" | "class_not_allowed" | "sandbox_not_allowed" | "too_few_gpus" | "box_too_weak" | "pool_full"
         | "gang_incomplete" | "waits_for_stop" => in_the_way(problem),
         "too_many_leases" => "release leases that wait: `selion lease list`; leases that are over count for a day".to_owned(),
         "pool_at_limit" => "try again later, or ask the pool's operator".to_owned(),
@@ -231,6 +235,11 @@ fn next(problem: &Problem) -> Option<String> {
             "wait some hours, or deposit more: `selion account deposit AMOUNT --wait`; what runs is billed and does not count"
                 .to_owned()
         }
+        "too_long" => "extend by less, or ask for another lease that goes on where this one ends".to_owned(),
+        "money_leaves" => {
+            "`selion account thaw 0` or `selion account deposit AMOUNT --wait` lets it run on; or extend by less".to_owned()
+        }
+        "booked_then" => "extend by less, to an end before the booked time; or ask for another lease".to_owned(),
         "no_seat" => "add --wait 10m to wait for a seat; `selion licence list` shows those that are taken".to_owned(),
         "no_licence" => "`selion licence list` shows what the account holds; its issuer sets seats on chain".to_owned(),
         "too_far" => "raise --max-latency, or add --within node".to_owned(),

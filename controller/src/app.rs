@@ -9,6 +9,7 @@ use selion_api::{Account, Address, TimeMs};
 use crate::agents::Hub;
 use crate::config::Config;
 use crate::http::metrics::Metrics;
+use crate::http::named::Names;
 use crate::http::origin::Origin;
 use crate::http::pass::Logins;
 use crate::http::said::Heard;
@@ -60,6 +61,8 @@ pub struct App {
     pub origin: Arc<Origin>,
     /// Signed words that were said lately.
     pub heard: Arc<Heard>,
+    /// Turns of those who ask for a lease by name.
+    pub names: Names,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Tells the time.

@@ -53,8 +53,10 @@ pub fn lease(state: &State, id: LeaseId) -> Option<rest::Lease> {
         outputs: Vec::new(),
         actions: match lease.state {
             LeaseState::Ending | LeaseState::Ended => Vec::new(),
-            _ => vec!["release".into()],
+            _ => vec!["extend".into(), "release".into()],
         },
+        name: None,
+        labels: Default::default(),
     })
 }
 
@@ -127,6 +129,7 @@ pub fn node(state: &State, id: NodeId) -> Option<rest::NodeView> {
         since_ms: node.since,
         last_seq: node.last_seq,
         sandbox: spec.map(|spec| spec.sandbox),
+        features: spec.map(|spec| spec.features).unwrap_or_default(),
         address: spec.map(|spec| spec.address.clone()).unwrap_or_default(),
         region: spec.map(|spec| spec.region.clone()).unwrap_or_default(),
         rack: spec.map(|spec| spec.rack.clone()).unwrap_or_default(),

@@ -185,6 +185,7 @@ pub async fn run(
         registries,
         pool: terms.id,
         heard,
+        names: Default::default(),
         terms: terms.fixed.shown(),
         authority: terms.authority,
         pen: Arc::new(Pen::new(terms.id, terms.authority, text_signer(keys.clone()))),

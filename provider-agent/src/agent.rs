@@ -283,6 +283,8 @@ struct Told {
     order: watch::Sender<Order>,
     peers: watch::Sender<Vec<Peer>>,
     resume: watch::Sender<Resume>,
+    /// How long it may run, in milliseconds.
+    time: watch::Sender<u64>,
 }
 
 struct Agent {
@@ -459,7 +461,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Tells members where the others of their gangs are now, and whether there is what they wait for.
+    /// Tells members where the others of their gangs are now, how long they may run, and whether there is what they wait for.
     fn tell_members(&self) {
         for assignment in self.desired.iter().flat_map(|desired| &desired.assignments) {
             if let Some(told) = self.told.get(&MemberKey::of(assignment)) {
@@ -469,6 +471,8 @@ impl Agent {
                     changed
                 });
                 told.resume.send_replace(assignment.resume.clone());
+                told.time
+                    .send_if_modified(|time| core::mem::replace(time, assignment.max_run_ms) != assignment.max_run_ms);
             }
         }
     }
@@ -487,12 +491,13 @@ impl Agent {
         let (order, orders) = watch::channel(Order::Prepare);
         let (peers_in, peers) = watch::channel(assignment.peers.clone());
         let (resume_in, resume) = watch::channel(assignment.resume.clone());
+        let (time_in, time) = watch::channel(assignment.max_run_ms);
         let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
         let held = Held { order: Order::Prepare, ended: false, gpus, slot };
         self.held.insert(key, held);
-        self.told.insert(key, Told { order, peers: peers_in, resume: resume_in });
+        self.told.insert(key, Told { order, peers: peers_in, resume: resume_in, time: time_in });
         let shared = Arc::clone(&self.shared);
-        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers, resume).await) });
+        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers, resume, time).await) });
     }
 
     fn note(

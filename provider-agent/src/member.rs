@@ -118,6 +118,7 @@ struct Member {
     resume: watch::Receiver<Resume>,
     /// What it runs in, once that is here; `None` among the machine's own programs.
     image: Option<Image>,
+    time: watch::Receiver<u64>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -131,11 +132,12 @@ pub(crate) async fn drive(
     orders: watch::Receiver<Order>,
     peers: watch::Receiver<Vec<Peer>>,
     resume: watch::Receiver<Resume>,
+    time: watch::Receiver<u64>,
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume, image: None };
+    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None };
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);
@@ -395,6 +397,8 @@ impl Member {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.peers.clone();
+        let (mut time, began) = (self.time.clone(), tokio::time::Instant::now());
+        self.assignment.max_run_ms = *time.borrow_and_update();
         let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
         tokio::pin!(time_is_up);
         let mut ticks = tokio::time::interval(self.shared.meter);
@@ -422,6 +426,11 @@ impl Member {
                 _ = looks.tick() => if ran_out(running) {
                     return Ok(End::Limited(Reason::OutOfMemory));
                 },
+                Ok(()) = time.changed() => {
+                    self.assignment.max_run_ms = *time.borrow_and_update();
+                    let all = Duration::from_millis(self.assignment.max_run_ms);
+                    time_is_up.set(tokio::time::sleep(all.saturating_sub(began.elapsed())));
+                }
                 Ok(()) = told.changed() => {
                     self.assignment.peers = told.borrow_and_update().clone();
                     self.write_peers(rooms).await;

@@ -842,3 +842,29 @@ async fn a_lease_that_writes_more_than_its_disk_ends_for_that_named_or_not() {
         assert!(said.contains("of its 8 MiB of disk"), "{said}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_of_a_running_member_is_moved_back_and_forth() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let spec = link.spec().clone();
+    // It outlives its first time by a second, and would then run for ever.
+    let short = Assignment { max_run_ms: 4_000, ..assignment(&spec, 1, "sleep 5; echo outlived; exec sleep 600") };
+    link.want(1, vec![short.clone()]).await;
+    for event in [MemberEvent::Accepted, MemberEvent::Ready] {
+        assert_eq!(link.report().await.event, event);
+    }
+    link.want(2, vec![started(&short)]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    link.want(3, vec![Assignment { max_run_ms: 600_000, ..started(&short) }]).await;
+    while !link.chunk().await.records.iter().any(|record| line(record) == "outlived") {}
+    // What is past already ends it at once.
+    link.want(4, vec![Assignment { max_run_ms: 5_000, ..started(&short) }]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Stopped { outputs: None });
+    let said = link.lines(LogSource::Agent);
+    assert!(said.iter().any(|line| *line == "its 5000 ms are used up"), "{said:?}");
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}

@@ -125,6 +125,8 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         env: BTreeMap::new(),
         datasets: Vec::new(),
         network: None,
+        name: None,
+        labels: Default::default(),
         near_data: false,
         salt: None,
         signature: None,

@@ -261,7 +261,28 @@ impl Client {
         path: &[&str],
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
-        let make = || self.request(Method::POST, path).json(body).timeout(TIMEOUT);
+        self.post_once(who, path, None, body).await
+    }
+
+    /// As [`post`](Self::post), under an `Idempotency-Key`.
+    pub(crate) async fn post_once<T: DeserializeOwned>(
+        &self,
+        who: As,
+        path: &[&str],
+        key: Option<&str>,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let key = key.map(HeaderValue::from_str).transpose().map_err(|_| ClientError::Protocol {
+            url: self.base_url().to_owned(),
+            what: "the Idempotency-Key has characters that no header may carry".to_owned(),
+        })?;
+        let make = || {
+            let request = self.request(Method::POST, path).json(body).timeout(TIMEOUT);
+            match &key {
+                Some(key) => request.header("Idempotency-Key", key.clone()),
+                None => request,
+            }
+        };
         let response = self.watcher().over(TIMEOUT, self.ask(who, make)).await?;
         let headers = Headers::of(&response);
         let answer = read(response).await?;

@@ -39,6 +39,6 @@ pub use ethers_signers::LocalWallet;
 pub use exposed::is_exposed;
 pub use login::{Keeper, Turn};
 pub use promise::Trust;
-pub use query::{LogQuery, OfferQuery, PageQuery};
+pub use query::{LeaseQuery, LogQuery, OfferQuery, PageQuery};
 pub use sign::{account_of, fresh_key, sign_lease};
 pub use trouble::Trouble;

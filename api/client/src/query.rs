@@ -14,6 +14,23 @@ pub struct PageQuery {
     pub page_token: Option<String>,
 }
 
+/// Which leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeaseQuery {
+    /// Only those that are or were called so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Only those with this label, as `KEY:VALUE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Rows, 1 to 500; 50 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_size: Option<u32>,
+    /// `next_page_token` of the page before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page_token: Option<String>,
+}
+
 /// Which offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OfferQuery {

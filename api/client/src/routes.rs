@@ -11,15 +11,15 @@ use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{
     AccountView, ApiKeyPage, BillPage, Dataset, DatasetPage, EntryPage, HeadView, Health, ImageView, Lease, LeasePage,
-    LicencePage, NewDataset, NewLease, NewRelay, NodePage, NodeView, OfferPage, PlacementView, PoolView, Quote,
-    RegistryView, RelayView, SharesView, VoucherPage, Whoami,
+    LeaseRef, LicencePage, NewDataset, NewLease, NewRelay, NodePage, NodeView, OfferPage, PlacementView, PoolView,
+    Quote, RegistryView, RelayView, SharesView, VoucherPage, Whoami,
 };
 use selion_api::{LeaseId, NodeId};
 
 use crate::call::{As, TIMEOUT, read};
 use crate::promise::Headers;
 use crate::sign::sign_lease;
-use crate::{Client, ClientError, OfferQuery, PageQuery};
+use crate::{Client, ClientError, LeaseQuery, OfferQuery, PageQuery};
 
 /// Media type of one bare block.
 const RAW_BLOCK: &str = "application/vnd.ipld.raw";
@@ -184,6 +184,24 @@ impl Client {
     /// `GET /v1/leases/{id}`.
     pub async fn lease(&self, id: LeaseId) -> Result<Lease, ClientError> {
         self.get(As::Me, &["v1", "leases", &id.to_string()], &NOTHING).await
+    }
+
+    /// `GET /v1/leases`, of a name or with a label.
+    pub async fn find_leases(&self, query: &LeaseQuery) -> Result<LeasePage, ClientError> {
+        self.get(As::Me, &["v1", "leases"], query).await
+    }
+
+    /// `GET /v1/leases/{id}` of a lease by its id or name.
+    pub async fn lease_called(&self, lease: &LeaseRef) -> Result<Lease, ClientError> {
+        self.get(As::Me, &["v1", "leases", &lease.to_string()], &NOTHING).await
+    }
+
+    /// The id of a lease that is meant by its id or name: the controller is asked for a name only.
+    pub async fn lease_id(&self, lease: &LeaseRef) -> Result<LeaseId, ClientError> {
+        match lease {
+            LeaseRef::Id(id) => Ok(*id),
+            LeaseRef::Name(_) => self.lease_called(lease).await.map(|lease| lease.id),
+        }
     }
 
     /// `GET /v1/leases/{id}/wait`: up to five minutes. Problem `wait_timeout` if the state was not reached,

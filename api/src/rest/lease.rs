@@ -12,6 +12,7 @@ use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss
 use crate::licence::Licence;
 use crate::outputs::{OutputState, SkippedEntry};
 use crate::reason::{Party, Reason};
+use crate::rest::Called;
 use crate::slice::{BoxFeature, BoxFeatures, IsolationClass, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 use crate::usage::Used;
@@ -144,6 +145,14 @@ pub struct NewLease {
     #[serde(default)]
     #[schema(max_items = 5)]
     pub enforced: Vec<BoxFeature>,
+    /// What the account calls the lease: 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or digit, not like an
+    /// id. Of its live leases no other has it. Private, as labels are: neither log nor nodes are told.
+    #[serde(default)]
+    #[schema(max_length = 63)]
+    pub name: Option<String>,
+    /// Up to 16 labels: keys as names, values of at most 63 bytes.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// Environment.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -192,6 +201,12 @@ impl NewLease {
                 user: self.user.clone(),
             },
         }
+    }
+
+    /// What the account calls the lease.
+    #[must_use]
+    pub fn called(&self) -> Called {
+        Called { name: self.name.clone(), labels: self.labels.clone() }
     }
 
     fn root_of_work(&self) -> Root {
@@ -415,6 +430,12 @@ pub struct Lease {
     pub outputs: Vec<LeaseOutput>,
     /// What may be done now: `release`.
     pub actions: Vec<String>,
+    /// What its account calls it; only that account is told.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Its labels, as private.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A page of leases.

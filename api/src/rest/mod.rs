@@ -3,6 +3,7 @@
 mod extra;
 mod lease;
 mod login;
+mod named;
 mod pool;
 mod problem;
 mod quote;
@@ -18,10 +19,11 @@ pub use login::{
     ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,
     Refresh, Revoke, Revoked, Role, Scope, Session, SignedLogin, Token, UserCode, Whoami,
 };
+pub use named::{Called, LeaseRef, MAX_LABELS, MAX_NAME, is_lease_name};
 pub use pool::{
-    AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, GpuView, GroupView, HeadView, Health,
-    LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView, ProviderView,
-    Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView, Word,
+    AccountView, BillView, ComponentView, Dataset, DatasetPage, EntryPage, Extend, GpuView, GroupView, HeadView,
+    Health, LicencePage, LicenceView, LoggedEntry, NewDataset, NodePage, NodeView, Offer, OfferPage, PoolView,
+    ProviderView, Reclaim, ReclaimView, RegistryView, ShareView, SharesView, SlotView, VoucherPage, VoucherView, Word,
 };
 pub use problem::{FieldError, MeansView, Problem, Unmatched};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};

@@ -11,7 +11,7 @@ use crate::lease::BillLine;
 use crate::licence::Licence;
 use crate::reason::Reason;
 use crate::rest::Terms;
-use crate::slice::{GpuSpec, IsolationClass, Sandbox, Slot};
+use crate::slice::{BoxFeature, BoxFeatures, GpuSpec, IsolationClass, Sandbox, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 
 /// `GET /v1/pool`: which pool this is and on what terms.
@@ -100,6 +100,21 @@ pub struct Word {
     pub signature: Option<Signature>,
 }
 
+/// A renter makes a lease last longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Extend {
+    /// By so much, in milliseconds; with what it lasts so far at most 30 days.
+    #[schema(minimum = 1, maximum = 2_592_000_000_u64)]
+    pub for_ms: u64,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub said_ms: Option<TimeMs>,
+    /// As of [`Word`].
+    #[serde(default)]
+    pub signature: Option<Signature>,
+}
+
 /// An owner takes a node back, or one GPU of it: it takes no lease from now on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -154,6 +169,10 @@ pub struct NodeView {
     pub last_seq: u64,
     /// How processes are kept apart; absent before the first hello.
     pub sandbox: Option<Sandbox>,
+    /// What its box gives and holds.
+    #[serde(default)]
+    #[schema(value_type = Vec<BoxFeature>)]
+    pub features: BoxFeatures,
     /// Host at which members are reached.
     pub address: String,
     /// Region as stated.

@@ -188,6 +188,8 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         env: std::collections::BTreeMap::new(),
         datasets: Vec::new(),
         network: None,
+        name: None,
+        labels: Default::default(),
         near_data: false,
         salt: None,
         signature: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
-use selion_api::rest::{DatasetMount, Lease, Network, NewLease, OutputRef, PlainRoot};
+use selion_api::rest::{Called, DatasetMount, Lease, Network, NewLease, OutputRef, PlainRoot};
 use selion_api::slice::SliceWant;
 use selion_api::{BoxFeature, GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
@@ -84,6 +84,13 @@ pub struct Ask {
     /// Network of the commands: a loopback of their own, or the node's [default: none, of a gang node]
     #[arg(long, value_name = "WHICH")]
     pub network: Option<Reach>,
+    /// What you call the lease: letters, digits, `.`, `_` and `-`; of your live leases no other has it. Wherever a command
+    /// takes an id it takes this name
+    #[arg(long, value_name = "NAME", value_parser = lease_name)]
+    pub name: Option<String>,
+    /// A label to find it by; may be repeated, up to 16 times. Names and labels stay between you and the controller
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub labels: Vec<(String, String)>,
     /// Only nodes that have all these datasets and the image already, as far as the pool knows
     #[arg(long)]
     pub near_data: bool,
@@ -208,6 +215,22 @@ async fn name_outputs(session: &Session, datasets: &mut [DatasetMount]) -> Done 
     Ok(())
 }
 
+/// A name for a lease.
+fn lease_name(text: &str) -> Result<String, String> {
+    let called = Called { name: Some(text.to_owned()), ..Called::default() };
+    called.check().map(|()| text.to_owned()).map_err(|(_, why)| why)
+}
+
+/// `KEY=VALUE`, a label.
+pub fn label(text: &str) -> Result<(String, String), String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(format!("`{text}` is not a label; write KEY=VALUE"));
+    };
+    let one = (key.to_owned(), value.to_owned());
+    let called = Called { labels: [one.clone()].into(), ..Called::default() };
+    called.check().map(|()| one).map_err(|(_, why)| why)
+}
+
 /// `NAME=VALUE`, the name as programs can read it.
 fn variable(text: &str) -> Result<(String, String), String> {
     let Some((name, value)) = text.split_once('=') else {
@@ -308,6 +331,8 @@ impl Ask {
                 Reach::None => Network::None,
                 Reach::Node => Network::Node,
             }),
+            name: self.name,
+            labels: self.labels.into_iter().collect(),
             near_data: self.near_data,
             salt: None,
             signature: None,
@@ -359,6 +384,9 @@ mod tests {
             assert_eq!(both(text), Ok((cid.to_owned(), name.to_owned())));
         }
         assert!(mount("lease-12-0:1:2:3").is_err() && mount("lease-12-0:").is_err());
+        assert_eq!(label("team=a=b"), Ok(("team".to_owned(), "a=b".to_owned())));
+        assert!(label("team").unwrap_err().contains("write KEY=VALUE") && label("a:b=c").is_err());
+        assert!(lease_name("train-7").is_ok() && lease_name("lease-1-0").is_err() && lease_name("..").is_err());
         assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
         for bad in ["=b", "A", "A B=1", " A=1", "1A=1", "A-B=1", "A\n=1"] {
             assert!(variable(bad).unwrap_err().contains("write NAME=VALUE"), "{bad}");

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{Lease, Quote};
+use selion_api::rest::{Lease, LeaseRef, Quote};
 use selion_api::{LeaseId, TimeMs};
-use selion_client::{ClientError, LogQuery, PageQuery};
+use selion_client::{ClientError, LeaseQuery, LogQuery};
 use selion_controller::wall_clock;
 
-use super::ask::Ask;
+use super::ask::{Ask, label};
 use super::log_view::Printer;
 use super::{lease_outputs, lease_view, quote_view};
 use crate::exit::Exit;
@@ -36,16 +36,22 @@ pub enum Command {
         #[arg(long, value_name = "N", default_value_t = 50, allow_negative_numbers = true,
             value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
+        /// Only leases that are or were called so
+        #[arg(long)]
+        name: Option<String>,
+        /// Only leases with this label
+        #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+        label: Option<(String, String)>,
     },
     /// Everything about one lease
     Show {
-        /// Its id
-        lease: LeaseId,
+        /// Its id or name
+        lease: LeaseRef,
     },
     /// Waits until a lease is in a state
     Wait {
-        /// Its id
-        lease: LeaseId,
+        /// Its id or name
+        lease: LeaseRef,
         /// waiting, held, preparing, starting, active, ending or ended
         #[arg(long, default_value = "active", value_parser = state)]
         state: LeaseState,
@@ -55,8 +61,8 @@ pub enum Command {
     },
     /// What the members print, live; of a lease that is over, what they printed in every run
     Logs {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
         /// Only the last so many of the lines kept
         #[arg(long, value_name = "N")]
         tail: Option<usize>,
@@ -69,8 +75,8 @@ pub enum Command {
     },
     /// What the members left in $SELION_OUTPUT_DIR, of every run
     Outputs {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
         /// Writes them to this folder, which must not exist: of several members each to a folder of its rank
         #[arg(long, value_name = "DEST")]
         get: Option<PathBuf>,
@@ -83,23 +89,31 @@ pub enum Command {
     },
     /// What the members use now, and the most memory that they used
     Top {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
+    },
+    /// Lets it last longer, whether it waits or runs; what that costs is reserved at once
+    Extend {
+        /// The lease's id or name
+        lease: LeaseRef,
+        /// By so much: all in all it may last 30d
+        #[arg(long = "for", value_name = "TIME", value_parser = unit::lease_duration, allow_hyphen_values = true)]
+        for_ms: u64,
     },
     /// Gives the slices back
     Release {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
     },
     /// Why it is, or is not, where it is: every GPU judged
     Explain {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
     },
     /// Every change, live
     Events {
-        /// The lease's id
-        lease: LeaseId,
+        /// The lease's id or name
+        lease: LeaseRef,
         /// Ends after the changes so far
         #[arg(long)]
         no_follow: bool,
@@ -130,31 +144,47 @@ pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Create { ask, dry_run: true } => quote(out, &session, *ask).await,
         Command::Create { ask, dry_run: false } => out.show(&ask.create(out, &session).await?, detail),
-        Command::List { limit } => list(out, &session, usize::try_from(limit).unwrap_or(usize::MAX)).await,
-        Command::Show { lease } => out.show(&client.lease(lease).await?, detail),
+        Command::List { limit, name, label } => {
+            let label = label.map(|(key, value)| format!("{key}:{value}"));
+            let query = LeaseQuery { name, label, ..LeaseQuery::default() };
+            list(out, &session, usize::try_from(limit).unwrap_or(usize::MAX), query).await
+        }
+        Command::Show { lease } => out.show(&client.lease_called(&lease).await?, detail),
         Command::Wait { lease, state, timeout } => {
+            let lease = client.lease_id(&lease).await?;
             out.show(&wait(&session, lease, state, Duration::from_millis(timeout)).await?, detail)
         }
         Command::Logs { lease, tail, no_follow, raw } => {
+            let lease = client.lease_id(&lease).await?;
             logs(out, &session, lease, LogQuery { tail, follow: Some(!no_follow) }, raw).await
         }
         Command::Top { lease } => {
-            let lease = client.lease(lease).await?;
+            let lease = client.lease(client.lease_id(&lease).await?).await?;
             out.show(&lease, |lease| lease_view::top(out, lease))
+        }
+        Command::Extend { lease, for_ms } => {
+            session.expect_promises().await?;
+            session.sign_words()?;
+            let lease = client.lease_id(&lease).await?;
+            let lease = client.extend(lease, &selion_client::fresh_key()?, for_ms).await?;
+            session.keep_promises()?;
+            out.show(&lease, detail)
         }
         Command::Release { lease } => {
             session.expect_promises().await?;
             session.sign_words()?;
+            let lease = client.lease_id(&lease).await?;
             let lease = client.release(lease).await?;
             session.keep_promises()?;
             out.show(&lease, detail)
         }
         Command::Outputs { lease, get, attempt, rank } => {
+            let lease = client.lease_id(&lease).await?;
             let asked = lease_outputs::Asked { lease, attempt, rank };
             lease_outputs::main(out, &session, asked, get.as_deref()).await
         }
-        Command::Explain { lease } => explain(out, &session, lease).await,
-        Command::Events { lease, no_follow } => events(out, &session, lease, !no_follow).await,
+        Command::Explain { lease } => explain(out, &session, client.lease_id(&lease).await?).await,
+        Command::Events { lease, no_follow } => events(out, &session, client.lease_id(&lease).await?, !no_follow).await,
     }
 }
 
@@ -168,12 +198,11 @@ async fn events(out: Output, session: &Session, id: LeaseId, follow: bool) -> Do
     Ok(())
 }
 
-async fn list(out: Output, session: &Session, limit: usize) -> Done {
+async fn list(out: Output, session: &Session, limit: usize, mut page: LeaseQuery) -> Done {
     let mut leases = Vec::new();
-    let mut page = PageQuery::default();
     while leases.len() < limit {
         page.page_size = u32::try_from((limit - leases.len()).min(500)).ok();
-        let answer = session.client.leases(&page).await?;
+        let answer = session.client.find_leases(&page).await?;
         leases.extend(answer.leases);
         match answer.next_page_token {
             Some(token) => page.page_token = Some(token),

@@ -26,7 +26,8 @@ pub fn list(out: Output, leases: &[Lease]) -> String {
             (None, None) => String::new(),
         };
         let made = show_time(lease.created_ms);
-        [lease.id.to_string(), lease.state.code().to_owned(), why, slices, show_money(lease.amount.0), made]
+        let id = lease.name.as_ref().map_or_else(|| lease.id.to_string(), |name| format!("{} {name}", lease.id));
+        [id, lease.state.code().to_owned(), why, slices, show_money(lease.amount.0), made]
     });
     out.table(
         ["LEASE", "STATE", "WHY", "SLICES", "COST", "MADE"],
@@ -38,6 +39,13 @@ pub fn list(out: Output, leases: &[Lease]) -> String {
 /// Everything about one lease, at `now`.
 pub fn detail(out: Output, lease: &Lease, now: TimeMs) -> String {
     let mut text = format!("{} is {} since {}\n", lease.id, lease.state.code(), show_when(lease.since_ms, now));
+    if let Some(name) = &lease.name {
+        text.push_str(&format!("name: {name}\n"));
+    }
+    if !lease.labels.is_empty() {
+        let labels: Vec<String> = lease.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        text.push_str(&format!("labels: {}\n", labels.join(", ")));
+    }
     text.push_str(&asked_for(lease, now));
     match (&lease.waiting, lease.reason) {
         (Some(waiting), _) => text.push_str(&format!("{}\n", self::waiting(waiting, now))),

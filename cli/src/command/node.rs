@@ -111,6 +111,9 @@ fn detail(out: Output, node: &NodeView) -> String {
         node.net_mbps_used,
         node.net_mbps,
     );
+    let features: Vec<&str> = node.features.iter().map(|feature| feature.code()).collect();
+    let features = if features.is_empty() { "nothing".to_owned() } else { features.join(", ") };
+    text.push_str(&format!("its box gives and holds: {features}\n"));
     for back in &node.reclaimed {
         let what = back.gpu.map_or_else(|| "all of it".to_owned(), |gpu| gpu.to_string());
         text.push_str(&format!("taken back by its owner: {what}, at {}\n", show_time(back.by_ms)));

@@ -84,6 +84,7 @@ fn constraint(constraint: Constraint) -> &'static str {
     match constraint {
         Constraint::MaxRate => "its price limit (--max-rate)",
         Constraint::Classes => "its isolation classes (--class)",
+        Constraint::Needs => "what the boxes of its nodes have to give and hold (--enforced, --image, --root)",
         Constraint::Models => "the models (--model)",
         Constraint::Node => "the node it is pinned to (--node)",
         Constraint::Gpu => "the GPU it is pinned to (--gpu)",

@@ -87,7 +87,7 @@ impl Signatures {
         let again = pairs.filter(|(one, other)| one.digest == other.digest && other.entry >= from);
         match again.min_by_key(|(_, other)| other.entry) {
             None => Ok(format!(
-                "{} signed releases, owners' words, hellos and requests that made a lease, none of them twice",
+                "{} signed releases, extensions, owners' words, hellos and requests that made a lease, none of them twice",
                 self.once.len()
             )),
             Some((first, again)) => {

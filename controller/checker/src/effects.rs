@@ -1,6 +1,7 @@
 //! What must hold of each effect of an entry, and of all of them together.
 
 mod bills;
+mod extends;
 mod grants;
 mod pays;
 mod reclaims;
@@ -109,6 +110,7 @@ impl<'a> Entry<'a> {
                 Effect::Booked { lease, at } => self.booked(*lease, *at),
                 Effect::Preempted { lease, attempt, by } => self.preempted(*lease, *attempt, *by),
                 Effect::Reclaimed { node, gpu, by } => self.reclaimed(*node, *gpu, *by),
+                Effect::Extended { lease, duration_ms } => self.extended(*lease, *duration_ms),
                 Effect::Broken { lease, attempt, member } => self.broken((*lease, *attempt, *member)),
                 Effect::Repaired { lease, attempt } => self.repaired(*lease, *attempt),
                 Effect::Joined { lease, attempt, member } => self.joined((*lease, *attempt, *member)),

@@ -47,6 +47,7 @@ rules! {
     NearData "near_data" "Every member stands on a node with all datasets of the request, if that was asked for."
     Slot "slot" "The slot is of the kind, profile and size that was asked for, on a GPU that the node showed."
     Class "class" "The isolation class is the one on offer, allowed in the pool and accepted by the renter."
+    Needs "needs" "A member stands on a node whose box gives and holds all that its request asks for."
     Rate "rate" "The rate is the one on offer, for each GPU."
     MaxRate "max_rate" "The rate of a member, all its GPUs together, is not above the renter's highest."
     Placement "placement" "A MIG instance starts where its profile may start."
@@ -83,6 +84,7 @@ rules! {
     Reclaim "reclaim" "What its owner takes back is told once, and nothing stays on it longer than he said; nobody is stopped for him before."
     Released "released" "Only its renter gives a lease back, with a word that counts at that time."
     Limit "limit" "A lease ends at a limit only by the word of its own node, and at the limit that it named."
+    Extended "extended" "A lease lasts longer only by a word of its renter that counts at that time, once for its key, by as much as it says, and in all no longer than 30 days."
     Booking "booking" "Room is booked for a lease that waits and fits then, for no time that is past, and one at a time."
     Backfill "backfill" "Who is served while room is kept ends before the booked time, or leaves room for it."
 }

@@ -340,6 +340,8 @@ impl Fleet {
         if request.near_data {
             within(Rule::NearData, request.datasets.len() as u64, self.has(machine, &request.datasets))?;
         }
+        let lacks = request.needs.iter().filter(|feature| !spec.features.has(*feature)).count();
+        within(Rule::Needs, lacks as u64, 0_u8)?;
         holds(Rule::Slot, fit::answers(&want.slice, place.slot))?;
         let (class, rate) = fit::on_offer(gpu, place.slot).ok_or_else(|| missing(Rule::Slot))?;
         holds(Rule::Class, request.classes & class.bit() != 0)?;

@@ -47,6 +47,7 @@ pub(crate) struct Part {
 
 #[derive(Clone)]
 pub(crate) struct Lease {
+    /// What was asked, for as long as it was extended to.
     pub request: LeaseRequest,
     /// Equal for requests between which only the order of service decides.
     pub alike: Hash32,
@@ -75,6 +76,8 @@ pub(crate) struct Lease {
     pub stopped: Option<Reason>,
     /// For whom it is to be stopped.
     pub stopped_for: Option<LeaseId>,
+    /// Keys by which it was made longer.
+    pub extended: BTreeSet<Hash32>,
 }
 
 impl Lease {
@@ -96,6 +99,7 @@ impl Lease {
             until: since,
             stopped: None,
             stopped_for: None,
+            extended: BTreeSet::new(),
         }
     }
 

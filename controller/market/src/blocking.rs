@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use selion_api::blocking::{Blocking, Constraint, Shortfall};
 use selion_api::lease::{LeaseState, Within};
 use selion_api::slice::IsolationClass;
-use selion_api::{LeaseId, LeaseRequest};
+use selion_api::{BoxFeatures, LeaseId, LeaseRequest};
 
 use crate::booking;
 use crate::gang;
@@ -23,7 +23,7 @@ const SLICES: usize = 16;
 
 /// In the order in which they are put back. What comes late is rather reported: first what is a word in the request,
 /// then what it needs, and what others hold only if nothing else helps.
-const ORDER: [Constraint; 18] = [
+const ORDER: [Constraint; 19] = [
     Constraint::Room,
     Constraint::Slice,
     Constraint::Gpus,
@@ -40,6 +40,7 @@ const ORDER: [Constraint; 18] = [
     Constraint::Regions,
     Constraint::Models,
     Constraint::Classes,
+    Constraint::Needs,
     Constraint::MaxRate,
     Constraint::Licence,
 ];
@@ -49,7 +50,7 @@ impl State {
     /// does not. If it would not fit even into the empty fleet, those without which it would ever. Room kept by a
     /// booking counts as taken if the lease would end too late.
     ///
-    /// Found by leaving all away and putting back one after the other what does not matter: at most 23 searches. For
+    /// Found by leaving all away and putting back one after the other what does not matter: at most 24 searches. For
     /// a gang it is as exact as the bounded search of its place.
     ///
     /// `None` if the lease does not wait, if leaving all away does not help (no node takes leases, or the pool's own
@@ -147,6 +148,7 @@ fn is_there(request: &LeaseRequest, one: Constraint) -> bool {
     match one {
         Constraint::MaxRate => request.max_rate.is_some(),
         Constraint::Classes => request.classes != all_classes(),
+        Constraint::Needs => request.needs != BoxFeatures::NONE,
         Constraint::Models => any(|want| !want.models.is_empty()),
         Constraint::Regions => !request.regions.is_empty(),
         Constraint::Node => any(|want| want.node.is_some()),
@@ -173,6 +175,7 @@ fn without(request: &LeaseRequest, gone: &[Constraint]) -> LeaseRequest {
         match one {
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = all_classes(),
+            Constraint::Needs => relaxed.needs = BoxFeatures::NONE,
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
             Constraint::MaxLatency => relaxed.max_latency_us = None,

@@ -53,7 +53,7 @@ pub(crate) fn end_of(policy: &Policy, lease: &Lease) -> Option<TimeMs> {
     Some(lease.notice.map_or(end, |notice| end.min(notice.by.plus(policy.ending_ms))))
 }
 
-fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<TimeMs> {
+pub(crate) fn unless_taken_back(policy: &Policy, lease: &Lease, ends: TimeMs) -> Option<TimeMs> {
     let lasts_ms = lease.request.duration_ms;
     let started = match lease.state {
         LeaseState::Waiting | LeaseState::Ended => return None,
@@ -112,7 +112,7 @@ pub(crate) fn first_fit<T>(ends: &[TimeMs], mut fits: impl FnMut(TimeMs) -> Opti
 
 /// The booked places, if all of them are still free in this world. The search for a gang is bounded and could miss what
 /// it once found; what was promised does not hang on that.
-fn as_booked<'a>(mut world: World<'a>, places: &'a [(NodeId, Held)]) -> Option<Vec<Placed>> {
+pub(crate) fn as_booked<'a>(mut world: World<'a>, places: &'a [(NodeId, Held)]) -> Option<Vec<Placed>> {
     for (rank, (id, held)) in (0_u16..).zip(places) {
         let (node, want) = (world.state.nodes.get(id)?, world.request.members.get(usize::from(rank))?);
         world.only = &held.gpus;

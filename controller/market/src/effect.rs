@@ -150,6 +150,13 @@ pub enum Effect {
         /// Where it was to go.
         to: LeaseState,
     } = 14,
+    /// A lease lasts longer than it did. What that costs is reserved next, if it runs.
+    Extended {
+        /// Which.
+        lease: LeaseId,
+        /// How long it may be active in all, in milliseconds.
+        duration_ms: u64,
+    } = 15,
 }
 
 impl Effect {

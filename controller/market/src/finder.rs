@@ -272,7 +272,7 @@ fn times(state: &State, request: &LeaseRequest) -> Times {
 }
 
 fn bytes(request: &LeaseRequest, want: &MemberWant) -> Vec<u8> {
-    selion_api::commit::canonical(&(want, request.max_rate, request.classes, &request.regions))
+    selion_api::commit::canonical(&(want, request.max_rate, request.classes, request.needs, &request.regions))
 }
 
 impl State {

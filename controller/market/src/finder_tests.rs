@@ -246,6 +246,7 @@ fn running(request: &LeaseRequest, nodes: &[NodeId], ends: TimeMs) -> Lease {
         requeue: false,
         notice: None,
         past: Vec::new(),
+        extended: Vec::new(),
     }
 }
 

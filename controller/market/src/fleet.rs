@@ -32,8 +32,8 @@ pub struct GpuFree {
     pub shares: u32,
 }
 
-/// Whether a spec is one that can be reasoned about and shown: bounded, without a GPU named twice, its words of the grammar
-/// of [`selion_api::words`], since others' files and terminals get them.
+/// Whether a spec is one that can be reasoned about and shown: bounded, without a GPU named twice or a feature that no box
+/// has, its words of the grammar of [`selion_api::words`], since others' files and terminals get them.
 #[must_use]
 pub fn sound(spec: &NodeSpec) -> bool {
     let mut ids: Vec<GpuId> = spec.gpus.iter().map(|gpu| gpu.gpu).collect();
@@ -44,6 +44,7 @@ pub fn sound(spec: &NodeSpec) -> bool {
         && words::is_host(&spec.address)
         && words::is_name(&spec.region)
         && words::is_name(&spec.rack)
+        && spec.features.is_known()
         && spec.gpus.iter().all(sound_gpu)
 }
 

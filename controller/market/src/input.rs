@@ -207,4 +207,17 @@ pub enum Input {
         /// There and back, in microseconds; rounded up.
         rtt_us: u32,
     } = 13,
+    /// A renter makes a lease that waits or runs last longer. Once for each key.
+    Extend {
+        /// Who says so.
+        renter: Account,
+        /// Which.
+        lease: LeaseId,
+        /// By so much, in milliseconds.
+        for_ms: u64,
+        /// Tells this extension of the lease from every other.
+        key: Hash32,
+        /// When he said it, signed as [`Extend`](selion_api::said::Extend); `None` marks it as unsigned.
+        said: Option<Said>,
+    } = 14,
 }

@@ -21,6 +21,7 @@ pub mod effect;
 pub mod engine;
 mod estimate;
 pub mod explain;
+pub mod extend;
 pub mod fair;
 pub mod finder;
 pub mod fleet;

@@ -194,7 +194,7 @@ impl Step<'_> {
     }
 
     /// Why nothing at all is granted now.
-    fn halted(&self) -> Option<Reason> {
+    pub(crate) fn halted(&self) -> Option<Reason> {
         if self.state.chain_broken {
             return Some(Reason::ChainBroken);
         }
@@ -526,8 +526,8 @@ pub(crate) fn want(lease: &Lease) -> Option<Vec<u8>> {
     let request = &lease.request;
     (lease.attempt == 0).then(|| {
         let near = request.near_data.then_some(&request.datasets);
-        let places =
-            (request.within, &request.regions, request.max_rate, request.classes, near, request.max_latency_us);
+        let boxes = (request.classes, request.needs);
+        let places = (request.within, &request.regions, request.max_rate, boxes, near, request.max_latency_us);
         selion_api::commit::canonical(&(&request.members, request.min_members, request.min_nodes, places))
     })
 }

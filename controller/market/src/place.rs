@@ -381,6 +381,9 @@ impl<'a> World<'a> {
         if self.request.classes & class.bit() == 0 {
             return Err(miss(Stage::Class, none));
         }
+        if !spec.features.covers(self.request.needs) {
+            return Err(miss(Stage::Class, Reason::BoxTooWeak));
+        }
         let all = spec.beside();
         let beside = BESIDE_RESOURCES.into_iter().zip(want.beside());
         let ports = ((Resource::Ports, 1), u64::from(spec.ports));

@@ -108,6 +108,7 @@ impl Step<'_> {
             fixed: Amount::ZERO,
             requeue: false,
             past: Vec::new(),
+            extended: Vec::new(),
         };
         self.state.leases.insert(id, lease);
         self.state.load_of(asked.request.renter, |load| load.leases = load.leases.saturating_add(1));

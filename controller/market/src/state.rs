@@ -12,6 +12,7 @@ use selion_api::slice::{IsolationClass, NodeSpec};
 use selion_api::{Account, Address, Amount, GpuId, Hash32, LeaseId, Licence, NodeId, Rate, Reason, Slot, TimeMs};
 
 use crate::booking::{self, Booking};
+use crate::extend::Extension;
 use crate::finder::Finder;
 use crate::free_use::FreeUse;
 use crate::input::Policy;
@@ -242,7 +243,7 @@ pub struct FirstAnswer {
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
 pub struct Lease {
-    /// What was asked.
+    /// What was asked, for as long as it was extended to.
     pub request: LeaseRequest,
     /// Whether the renter signed it.
     pub signed: bool,
@@ -287,6 +288,8 @@ pub struct Lease {
     pub requeue: bool,
     /// Runs that are over, the last one too once it ended: number, reason, amount billed.
     pub past: Vec<(u32, Reason, Amount)>,
+    /// How it was extended.
+    pub extended: Vec<Extension>,
 }
 
 /// A running lease is stopped before its time. Of several notices this is the earliest.

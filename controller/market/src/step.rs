@@ -133,6 +133,7 @@ impl Step<'_> {
             Input::ChainBroken { .. } => self.chain_broken(),
             Input::Request(asked) => self.request(asked),
             Input::Release { renter, lease, .. } => self.release(*renter, *lease),
+            Input::Extend { renter, lease, for_ms, key, .. } => self.extend(*renter, *lease, *for_ms, *key),
             Input::SetPaused { provider, node, paused, .. } => self.set_paused(*provider, *node, *paused),
             Input::Reclaim { provider, node, gpu, notice_ms, .. } => self.reclaim(*provider, *node, *gpu, *notice_ms),
             Input::Linked(hello) => self.linked(&hello.hello.spec, hello.hello.last_seq),

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use selion_api::agent::SignedHello;
 use selion_api::commit::{PoolId, signing_digest};
-use selion_api::said::{Reclaim, Release, Said, SetPaused, Statement};
+use selion_api::said::{Extend, Reclaim, Release, Said, SetPaused, Statement};
 use selion_api::{Account, Hash32, NodeSpec, Signature};
 
 use crate::input::Input;
@@ -33,6 +33,9 @@ impl Word<'_> {
             Input::Release { renter, lease, said } => {
                 said.map(|Said { said_ms, .. }| Release { renter, lease, said_ms }.digest(pool))
             }
+            Input::Extend { renter, lease, for_ms, key, said } => {
+                said.map(|Said { said_ms, .. }| Extend { renter, lease, for_ms, key, said_ms }.digest(pool))
+            }
             Input::SetPaused { provider, node, paused, said } => {
                 said.map(|Said { said_ms, .. }| SetPaused { provider, node, paused, said_ms }.digest(pool))
             }
@@ -43,7 +46,7 @@ impl Word<'_> {
         }
     }
 
-    /// Whether an honest controller enters it once at most: a release, an owner's word, a hello. A request says by its
+    /// Whether an honest controller enters it once at most: a release, an extension, an owner's word, a hello. A request says by its
     /// idempotency key that it is one and the same, a report by its number; both change nothing when they come again.
     #[must_use]
     pub fn is_once(&self) -> bool {
@@ -60,6 +63,7 @@ impl Input {
             Self::Report(signed) => ("report", Account(signed.report.node.0), Some(&signed.signature)),
             Self::Linked(signed) => ("hello", Account(signed.hello.spec.node.0), Some(&signed.signature)),
             Self::Release { renter, said, .. } => ("release", *renter, signature_of(said)),
+            Self::Extend { renter, said, .. } => ("extension", *renter, signature_of(said)),
             Self::SetPaused { provider, paused: true, said, .. } => ("pause", *provider, signature_of(said)),
             Self::SetPaused { provider, said, .. } => ("resume", *provider, signature_of(said)),
             Self::Reclaim { provider, said, .. } => ("reclaim", *provider, signature_of(said)),
@@ -72,7 +76,10 @@ impl Input {
     #[must_use]
     pub fn said(&self) -> Option<&Said> {
         match self {
-            Self::Release { said, .. } | Self::SetPaused { said, .. } | Self::Reclaim { said, .. } => said.as_ref(),
+            Self::Release { said, .. }
+            | Self::Extend { said, .. }
+            | Self::SetPaused { said, .. }
+            | Self::Reclaim { said, .. } => said.as_ref(),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use selion_api::blocking::{Blocking, Constraint};
 use selion_api::lease::{Refusal, Resource};
 use selion_api::rest::{MeansView, Unmatched};
 use selion_api::slice::{IsolationClass, NodeSpec};
-use selion_api::{LeaseRequest, Party, Reason, SliceWant};
+use selion_api::{BoxFeatures, LeaseRequest, Party, Reason, SliceWant};
 use selion_market::State;
 
 /// Most names of one kind that are told.
@@ -64,6 +64,7 @@ fn what(constraint: Constraint) -> &'static str {
         Constraint::Models => "GPU model",
         Constraint::Regions => "region",
         Constraint::Classes => "isolation class",
+        Constraint::Needs => "box with the feature",
         Constraint::Node => "node",
         Constraint::Gpu => "GPU",
         _ => "slice",
@@ -144,6 +145,10 @@ fn unmatched(state: &State, request: &LeaseRequest) -> Vec<Unmatched> {
     let every = IsolationClass::ALL.iter().fold(0, |set, class| set | class.bit());
     let asked = if request.classes & every == every { 0 } else { request.classes };
     add(Constraint::Classes, classes(asked), &|| classes(specs().fold(0, |set, spec| set | spec.classes())));
+    // Every one of them is needed, so each is told that no box at all has.
+    let union = || specs().fold(0, |set, spec| set | spec.features.0);
+    let nowhere = BoxFeatures(request.needs.0 & !union());
+    add(Constraint::Needs, features(nowhere), &|| features(BoxFeatures(union())));
     all.dedup();
     all
 }
@@ -151,6 +156,10 @@ fn unmatched(state: &State, request: &LeaseRequest) -> Vec<Unmatched> {
 fn classes(set: u8) -> BTreeSet<String> {
     let named = IsolationClass::ALL.iter().filter(|class| set & class.bit() != 0);
     named.map(|class| class.code().to_owned()).collect()
+}
+
+fn features(set: BoxFeatures) -> BTreeSet<String> {
+    set.iter().map(|feature| feature.code().to_owned()).collect()
 }
 
 /// How a slice is called on the command line, whatever its size.

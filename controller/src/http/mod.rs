@@ -15,6 +15,7 @@ mod layers;
 mod limits;
 mod login_fault;
 pub mod metrics;
+pub mod named;
 mod offers;
 mod openapi;
 pub mod origin;
@@ -148,6 +149,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(leases::placement))
         .routes(routes!(outputs::list))
         .routes(routes!(leases::release))
+        .routes(routes!(leases::extend))
         .routes(routes!(licences::list))
         .routes(routes!(datasets::get, datasets::remove))
         .routes(routes!(nodes::list))

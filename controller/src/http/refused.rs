@@ -24,6 +24,13 @@ pub(super) fn refused(reason: Reason) -> Face {
             "ask again in some hours; a higher deposit allows more, and what runs is billed and does not count",
             true,
         ),
+        R::TooLong => (S::CONFLICT, "ask for less, or for another lease that goes on where this one ends", false),
+        R::MoneyLeaves => (S::CONFLICT, "deposit more, or thaw less; or extend to no later than `nearest.have`", true),
+        R::BookedThen => (
+            S::CONFLICT,
+            "extend to an end before the booked time in `nearest.have`, or ask for another lease for the time after",
+            true,
+        ),
         R::NoSeat => (S::CONFLICT, "set wait_ms to wait for a seat; GET /v1/licences shows those that are taken", true),
         R::NoLicence => (
             S::CONFLICT,
@@ -61,6 +68,11 @@ pub(super) fn refused(reason: Reason) -> Face {
         R::NoMatchingSlice | R::ClassNotAllowed | R::SandboxNotAllowed => {
             (S::CONFLICT, "GET /v1/offers shows what can be leased; ask for one of those", false)
         }
+        R::BoxTooWeak => (
+            S::CONFLICT,
+            "GET /v1/nodes shows what the box of each node gives and holds; ask for less of it, in enforced, image or root",
+            false,
+        ),
         R::TooFewGpus => {
             (S::CONFLICT, "ask for at most `nearest.have` GPUs in a member, or for several members", false)
         }

@@ -37,6 +37,8 @@ pub(super) struct Prepared {
 /// [`Problem::Fields`] with the pointer of the first fault; [`Problem::BadSignature`].
 pub(super) async fn prepare(app: &App, renter: Account, key: &str, body: &NewLease) -> Result<Prepared, Problem> {
     check_work(body)?;
+    let called = body.called();
+    called.check().map_err(|(pointer, why)| Problem::field(pointer, "bad_value", why))?;
     let named = name_outputs(app, renter, body).await?;
     let body = named.as_ref().unwrap_or(body);
     let mut tags = tags(app, renter, &body.datasets).await?;
@@ -71,7 +73,7 @@ pub(super) async fn prepare(app: &App, renter: Account, key: &str, body: &NewLea
             return Err(Problem::BadSignature("/signature"));
         }
     }
-    let private = Private::Work { commitment: request.work, salt, work: body.work() };
+    let private = Private::Work { commitment: request.work, salt, work: body.work(), called };
     let idem = request.idem;
     Ok(Prepared { idem, input: Input::Request(RequestLease { request, signature: body.signature }), private })
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use selion_api::agent::{Fence, Head, SignedHead};
 use selion_api::commit::{PoolId, Work};
+use selion_api::rest::Called;
 use selion_api::{Address, Hash32, Signature, TimeMs};
 use selion_log::Levels;
 use selion_market::input::RULES;
@@ -40,6 +41,8 @@ pub enum Private {
         salt: Hash32,
         /// What to run.
         work: Work,
+        /// What its account calls the lease.
+        called: Called,
     },
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use selion_api::agent::{Fence, Head, SignedHead};
-use selion_api::{Hash32, TimeMs};
+use selion_api::{Hash32, LeaseId, TimeMs};
 use selion_log::Entry;
 use selion_market::{Answer, Effect, Input, Stamp, State, step};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::load::{self, Loaded, effect_leaves, effects_root};
 use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
 use crate::store::rows::Pending;
-use crate::store::{entry, head, term, work};
+use crate::store::{called, entry, head, term, work};
 
 /// Most jobs in one transaction.
 const BATCH: usize = 256;
@@ -110,7 +110,9 @@ impl Writer {
             for (input, private) in job.inputs {
                 let first = self.draft(input, &mut drafted, &mut pending);
                 // What a refused request would have run is nobody's business.
-                privates.extend(private.filter(|_| matches!(first.answer(), Answer::Created(_))));
+                if let (Answer::Created(id), Some(private)) = (first.answer(), private) {
+                    privates.push((*id, private));
+                }
                 steps.push(first);
             }
             replies.push((job.reply, steps));
@@ -188,7 +190,7 @@ impl Writer {
         &self,
         drafted: &[Drafted],
         pending: Pending,
-        privates: &[Private],
+        privates: &[(LeaseId, Private)],
     ) -> Result<SignedHead, SubmitError> {
         let unavailable = |error: sqlx::Error| SubmitError::Unavailable(error.to_string());
         let mut tx = self.parts.store.writer.begin_with("BEGIN IMMEDIATE").await.map_err(unavailable)?;
@@ -199,9 +201,11 @@ impl Writer {
             let effects = effect_leaves(&step.outcome);
             entry::insert(&mut tx, step.seq, bytes, leaf, &effects).await.map_err(unavailable)?;
         }
-        for private in privates {
-            let Private::Work { commitment, salt, work } = private;
+        for (id, Private::Work { commitment, salt, work, called }) in privates {
             work::put(&mut tx, commitment, salt, work).await.map_err(unavailable)?;
+            if let Some(lease) = self.loaded.state.leases.get(id) {
+                called::put(&mut tx, lease.request.renter, *id, called).await.map_err(unavailable)?;
+            }
         }
         let size = self.loaded.state.next_seq;
         pending.write(&mut tx, &self.loaded.state).await.map_err(unavailable)?;

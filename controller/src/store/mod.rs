@@ -3,6 +3,7 @@
 
 pub mod api_key;
 pub mod block;
+pub mod called;
 pub mod dataset;
 pub mod device;
 pub mod entry;

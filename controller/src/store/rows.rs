@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, SqliteConnection, SqlitePool};
 
+use super::called::{self, Filter};
 use super::{int, voucher};
 use crate::project;
 use crate::sequencer::Step;
@@ -270,14 +271,20 @@ pub async fn lease(db: &SqlitePool, id: LeaseId) -> sqlx::Result<Option<rest::Le
     row.as_ref().map(read).transpose()
 }
 
-/// A renter's leases, newest first, those before `before`.
+/// A renter's leases of which `filter` is true, newest first, those before `before`.
 pub async fn leases(
     db: &SqlitePool,
     renter: Account,
     limit: u32,
     before: Option<LeaseId>,
+    filter: &Filter,
 ) -> sqlx::Result<Vec<rest::Lease>> {
     let before = before.unwrap_or(LeaseId { seq: i64::MAX as u64, index: u32::MAX });
+    if *filter != Filter::default() {
+        let bodies = called::filtered(db, renter, filter, limit, before).await?;
+        let read = |body: &String| serde_json::from_str(body).map_err(|error| sqlx::Error::Decode(error.into()));
+        return bodies.iter().map(read).collect();
+    }
     let rows = sqlx::query(
         "select body from lease where renter = $1 and (seq, idx) < ($2, $3) order by seq desc, idx desc limit $4",
     )

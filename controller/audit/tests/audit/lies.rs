@@ -269,7 +269,7 @@ fn what_was_said_once_and_stands_twice_is_caught_with_both_entries() {
     let (book, _) = story();
     assert_eq!(
         named(&audit(&book.seal().unwrap()), "said_once").detail,
-        "7 signed releases, owners' words, hellos and requests that made a lease, none of them twice"
+        "7 signed releases, extensions, owners' words, hellos and requests that made a lease, none of them twice"
     );
     let words: [fn(&Input) -> bool; 3] = [
         |input| matches!(input, Input::Release { .. }),

@@ -2,7 +2,9 @@
 
 use selion_api::chain::ChainEvent;
 use selion_api::slice::IsolationClass;
-use selion_api::{Account, Hash32, LeaseId, LeaseRequest, NodeSpec, Rate, Reason, SliceWant, Slot};
+use selion_api::{
+    Account, BoxFeature, BoxFeatures, Hash32, LeaseId, LeaseRequest, NodeSpec, Rate, Reason, SliceWant, Slot,
+};
 use selion_checker::Rule;
 use selion_market::{Effect, Grant, Input, Policy};
 
@@ -202,6 +204,29 @@ fn a_class_that_the_renter_did_not_accept_is_seen() {
         asked.request.classes = IsolationClass::Whole.bit();
     }
     tape.caught(Rule::Class, id.seq as usize);
+}
+
+/// Of two nodes only the dearer one holds memory and shows images; the lie grants on the other.
+#[test]
+fn a_node_whose_box_does_not_give_or_hold_what_was_asked_is_seen() {
+    let needs = BoxFeatures::NONE.with(BoxFeature::Memory).with(BoxFeature::Images);
+    let mut pool = pool(|spec| {
+        spec.features = needs;
+        spec.gpus.iter_mut().for_each(|gpu| gpu.whole = Some(Rate(2 * TOKEN)));
+    });
+    let id = pool.lease(LeaseRequest { needs: BoxFeatures::NONE.with(BoxFeature::Memory), ..whole() });
+    assert_eq!(pool.get(id).members[0].node, node_id(1));
+    let tape = Tape::of(&pool);
+    assert_eq!(tape.findings(), []);
+    let mut other = tape.clone();
+    let (entry, grant) = other.grant(id, 0);
+    (grant.node, grant.gpu, grant.provider, grant.rate) = (node_id(2), gpu_id(2, 0), provider(2), Rate(TOKEN));
+    other.caught(Rule::Needs, entry);
+    let mut more = tape;
+    if let Input::Request(asked) = &mut more.0[id.seq as usize].input {
+        asked.request.needs = needs.with(BoxFeature::Disk);
+    }
+    more.caught(Rule::Needs, entry);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 )]
 
 mod data;
+mod extends;
 mod free;
 mod gangs;
 mod grants;

@@ -30,6 +30,7 @@ enum Op {
     /// Seats of renter `who`, for so long.
     Licence(u8, u32, u64),
     Release(usize),
+    Extend(usize, u64),
     Step {
         lease: usize,
         meter_ms: u64,
@@ -63,6 +64,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (1_u8..5, 0_u32..5, prop_oneof![2 => Just(1_000 * HOUR), 1 => 0..2 * HOUR])
             .prop_map(|(who, seats, lasts)| Op::Licence(who, seats, lasts)),
         3 => any::<usize>().prop_map(Op::Release),
+        3 => (any::<usize>(), 0..2 * HOUR).prop_map(|(lease, more)| Op::Extend(lease, more)),
         30 => (any::<usize>(), 0..HOUR).prop_map(|(lease, meter_ms)| Op::Step { lease, meter_ms }),
         2 => (1_u8..4).prop_map(Op::Lost),
         2 => (1_u8..4).prop_map(Op::Link),
@@ -149,6 +151,12 @@ fn apply(pool: &mut Pool, op: Op) {
                 pool.release(id);
             }
         }
+        Op::Extend(at, for_ms) => {
+            if let Some(id) = pick(pool, at, |_| true) {
+                let (renter, key) = (pool.get(id).request.renter, Hash32([pool.log.len() as u8; 32]));
+                pool.enter(Input::Extend { renter, lease: id, for_ms, key, said: None });
+            }
+        }
         Op::Step { lease, meter_ms } => {
             let runs = |state| !matches!(state, LeaseState::Waiting | LeaseState::Ended);
             let Some(id) = pick(pool, lease, runs) else { return };
@@ -231,6 +239,7 @@ fn twist(effect: &Effect, how: u8) -> Option<Effect> {
         Effect::VoucherDue(due) => due.cumulative.0 += 1,
         Effect::Freed { member, .. } | Effect::Broken { member, .. } => *member += 1,
         Effect::Repaired { attempt, .. } | Effect::Joined { attempt, .. } => *attempt += 1,
+        Effect::Extended { duration_ms, .. } => *duration_ms += 1,
         Effect::Reclaimed { by, .. } => *by = Some(TimeMs(by.map_or(0, |by| by.0 + 1))),
         _ => return None,
     }

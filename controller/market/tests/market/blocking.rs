@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use selion_api::blocking::{Blocking, Constraint};
 use selion_api::chain::ChainEvent;
 use selion_api::lease::Within;
-use selion_api::slice::{GpuSpec, IsolationClass};
-use selion_api::{LeaseId, LeaseRequest, Rate, Reason, SliceWant};
+use selion_api::slice::{GpuSpec, IsolationClass, NodeSpec};
+use selion_api::{BoxFeature, BoxFeatures, LeaseId, LeaseRequest, Rate, Reason, SliceWant};
 use selion_market::{Answer, DryRun};
 
 use crate::pool::{GIB, HOUR, Pool, TOKEN, a100, ask, gpu_id, kept, mig, node_id, renter, share, spec};
@@ -72,6 +72,14 @@ fn each_constraint_is_named_where_it_alone_stands_in_the_way() {
         let blocking = told(&mut two(), request);
         assert_eq!(blocking, Blocking { now: true, constraints: vec![constraint] });
     }
+    let mut boxes = Pool::new();
+    boxes.node(NodeSpec { features: BoxFeatures::NONE.with(BoxFeature::Images), ..spec(1, vec![a100(1, 0)]) });
+    boxes.node(spec(2, vec![a100(2, 0)]));
+    boxes.fund(renter(1), 1_000 * TOKEN);
+    boxes.lease(on(1, ask(renter(1), &[SliceWant::Whole])));
+    let boxed =
+        LeaseRequest { needs: BoxFeatures::NONE.with(BoxFeature::Images), ..ask(renter(1), &[SliceWant::Whole]) };
+    assert_eq!(told(&mut boxes, boxed).constraints, [Constraint::Needs]);
     for (cpu_milli, ram_bytes, constraint) in [(1_800, 0, Constraint::Cpu), (0, 4 * GIB, Constraint::Ram)] {
         let mut pool = pool(vec![vec![a100(1, 0)]]);
         pool.lease(ask(renter(1), &[mig("1g.10gb")]));
@@ -146,6 +154,7 @@ fn starts(busy: &Pool, empty: &Pool, request: &LeaseRequest, gone: &[Constraint]
         match one {
             Constraint::MaxRate => relaxed.max_rate = None,
             Constraint::Classes => relaxed.classes = ALL,
+            Constraint::Needs => relaxed.needs = BoxFeatures::NONE,
             Constraint::MinNodes => relaxed.min_nodes = 1,
             Constraint::NearData => relaxed.near_data = false,
             Constraint::MaxLatency => relaxed.max_latency_us = None,

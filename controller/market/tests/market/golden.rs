@@ -60,7 +60,7 @@ fn request() -> LeaseRequest {
         regions: Vec::new(),
         max_rate: Some(Rate(900_000)),
         classes: 0b11_1111,
-        needs: selion_api::BoxFeatures::NONE,
+        needs: selion_api::BoxFeatures::NONE.with(selion_api::BoxFeature::Images),
         duration_ms: 3_600_000,
         wait_ms: 60_000,
         on_node_loss: OnNodeLoss::Requeue,
@@ -175,6 +175,7 @@ pub fn inputs() -> Vec<(String, Vec<u8>)> {
         ("request", Input::Request(RequestLease { request: request(), signature: Some(Signature([3; 65])) })),
         ("release", Input::Release { renter: RENTER, lease: LEASE, said }),
         ("release_unsigned", Input::Release { renter: RENTER, lease: LEASE, said: None }),
+        ("extend", Input::Extend { renter: RENTER, lease: LEASE, for_ms: 3_600_000, key: Hash32([0x99; 32]), said }),
         ("set_paused", Input::SetPaused { provider: PROVIDER, node: NODE, paused: true, said }),
         ("linked", Input::Linked(Box::new(hello()))),
         ("lost", Input::Lost { node: NODE, last_seq: 5 }),
@@ -248,6 +249,7 @@ fn effects() -> Vec<(String, Vec<u8>)> {
         ("refused".into(), Effect::Refused(refusal)),
         ("booked".into(), Effect::Booked { lease: LEASE, at: Some(TimeMs(78)) }),
         ("reclaimed".into(), Effect::Reclaimed { node: NODE, gpu: Some(GPU), by: Some(TimeMs(79)) }),
+        ("extended".into(), Effect::Extended { lease: LEASE, duration_ms: 7_200_000 }),
         ("preempted".into(), Effect::Preempted { lease: LEASE, attempt: 1, by: LeaseId { seq: 13, index: 0 } }),
     ];
     for (at, slot) in slots().into_iter().enumerate() {

@@ -7,7 +7,9 @@
 )]
 
 mod blocking;
+mod boxes;
 mod data;
+mod extend;
 mod fair;
 mod filling;
 mod free;

@@ -3,7 +3,7 @@
 
 use selion_api::lease::Priority;
 use selion_api::slice::NodeSpec;
-use selion_api::{Account, Address, LeaseRequest, Rate};
+use selion_api::{Account, Address, BoxFeatures, LeaseRequest, Rate};
 use selion_market::engine::Weighting;
 use selion_market::{Group, Policy, Seat};
 
@@ -183,6 +183,8 @@ pub enum Asked {
     MinNodes(u16),
     /// These isolation classes, one bit each.
     Classes(u8),
+    /// What the boxes of its nodes have to give and hold.
+    Needs(BoxFeatures),
     /// This class of priority.
     Priority(Priority),
 }
@@ -200,6 +202,7 @@ impl Asked {
             Self::AnyNode => request.members.iter_mut().for_each(|member| member.node = None),
             Self::MinNodes(nodes) => request.min_nodes = *nodes,
             Self::Classes(classes) => request.classes = *classes,
+            Self::Needs(needs) => request.needs = *needs,
             Self::Priority(priority) => request.priority = *priority,
         }
     }

@@ -103,6 +103,11 @@ impl<'a> Rerun<'a> {
                     self.world.submit(Input::Release { renter, lease: id, said: None });
                 }
             }
+            Input::Extend { renter, lease, for_ms, key, .. } => {
+                if let Some(lease) = self.ids.get(&lease).copied() {
+                    self.world.submit(Input::Extend { renter, lease, for_ms, key, said: None });
+                }
+            }
             other => {
                 self.world.submit(other);
             }

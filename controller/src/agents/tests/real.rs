@@ -103,7 +103,7 @@ impl Real {
             near_data: false,
         };
         let asked = Input::Request(RequestLease { request, signature: None });
-        let private = Private::Work { commitment, salt: SALT, work: work() };
+        let private = Private::Work { commitment, salt: SALT, work: work(), called: Default::default() };
         let step = self.log.submit(asked, Some(private)).await.unwrap();
         match step.answer() {
             Answer::Created(lease) => *lease,

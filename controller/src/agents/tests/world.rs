@@ -197,6 +197,7 @@ pub(super) fn grant(core: &Fake, node: NodeId) {
         fixed: Amount(0),
         requeue: false,
         past: Vec::new(),
+        extended: Vec::new(),
     };
     let held = Held {
         renter,

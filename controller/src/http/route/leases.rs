@@ -6,8 +6,10 @@ use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use selion_api::lease::{LeaseState, Refusal};
-use selion_api::rest::{Lease, LeasePage, NewLease, PlacementView, Quote, Word};
+use selion_api::rest::{Called, Extend, Lease, LeasePage, LeaseRef, NewLease, PlacementView, Quote, Word};
+use selion_api::said::extension_key;
 use selion_api::{Account, Hash32, LeaseId, LeaseRequest, Reason};
+use selion_market::extend::Extends;
 use selion_market::{Admission, Answer as Told, Input, RequestLease, Stamp};
 
 use crate::App;
@@ -18,7 +20,8 @@ use crate::http::input::{IdempotencyKey, Json, MaybeJson, Path, Query};
 use crate::http::page::Page;
 use crate::http::promise::promised;
 use crate::http::request::prepare;
-use crate::http::{said, views};
+use crate::http::{named, said, views};
+use crate::store::called::{self, Filter};
 use crate::store::{output, rows};
 
 /// Stands for the `Idempotency-Key` of a dry run; nothing is kept under it.
@@ -60,22 +63,25 @@ pub(in crate::http) async fn create(
         return quote(&app, renter.account, body).await.map(|quote| Answer(quote).into_response());
     }
     let IdempotencyKey(key) = key?;
+    let called = body.called();
     let prepared = prepare(&app, renter.account, &key, &body).await?;
+    let _turn = app.names.turn(renter.account, &called).await;
     if let Some(known) = admit(&app, &prepared.input)? {
         // A repeat enters nothing: what was promised is the request that made the lease.
-        let answer = created(&app, known, prepared.idem).await;
+        let answer = created(&app, known, prepared.idem, &called).await;
         return Ok(promised(&app, renter.account, known.seq, answer).await);
     }
     let Input::Request(RequestLease { request, signature }) = prepared.input.clone() else {
         return Err(Problem::Internal("a request was prepared as something else".to_owned()));
     };
+    named::is_free(&app, renter.account, &called).await?;
     if signature.is_some() {
         makes_its_first(&app, prepared.idem).await?;
     }
     let step = app.log.submit(prepared.input, Some(prepared.private)).await?;
     // A repeat that met the first request on its way is an entry too; promised is the one that made the lease.
     let (seq, answer) = match step.answer() {
-        Told::Created(id) | Told::Repeated(id) => (id.seq, created(&app, *id, prepared.idem).await),
+        Told::Created(id) | Told::Repeated(id) => (id.seq, created(&app, *id, prepared.idem, &called).await),
         Told::Refused(refusal) => {
             app.metrics.refused(refusal.reason);
             (step.seq, Err(explained(&app, request, refusal.clone()).await))
@@ -118,10 +124,14 @@ async fn makes_its_first(app: &App, idem: Hash32) -> Result<(), Problem> {
     }
 }
 
-/// The lease as it was answered first.
-async fn created(app: &App, id: LeaseId, idem: Hash32) -> Result<Response, Problem> {
+/// The lease as it was answered first. A repeat calls it as the first request did.
+async fn created(app: &App, id: LeaseId, idem: Hash32, called: &Called) -> Result<Response, Problem> {
+    if called::of(&app.store.readers, id).await? != *called {
+        return Err(Problem::Refused(Refusal { lease: Some(id), ..Refusal::plain(Reason::IdempotencyMismatch) }));
+    }
     let first = rows::first_answer(&app.store.readers, idem).await?;
-    let lease = first.ok_or_else(|| Problem::Internal(format!("{id} has no first answer")))?;
+    let first = first.ok_or_else(|| Problem::Internal(format!("{id} has no first answer")))?;
+    let lease = Lease { name: called.name.clone(), labels: called.labels.clone(), ..first };
     Ok((StatusCode::CREATED, [(LOCATION, format!("/v1/leases/{id}"))], Answer(lease)).into_response())
 }
 
@@ -166,6 +176,10 @@ pub(in crate::http) struct LeaseQuery {
     page_size: Option<u32>,
     /// `next_page_token` of the page before.
     page_token: Option<String>,
+    /// Only leases that are or were called so.
+    name: Option<String>,
+    /// Only leases with this label, as `KEY:VALUE`.
+    label: Option<String>,
 }
 
 /// The caller's leases.
@@ -177,25 +191,36 @@ pub(in crate::http) async fn list(
     Query(query): Query<LeaseQuery>,
 ) -> Result<Answer<LeasePage>, Problem> {
     let page = Page::<LeaseId>::read("leases", query.page_size, query.page_token.as_deref())?;
-    let mut leases = rows::leases(&app.store.readers, renter.account, page.fetch(), page.after).await?;
+    let label = query.label.as_deref().map(label).transpose()?;
+    let filter = Filter { name: query.name, label };
+    let mut leases = rows::leases(&app.store.readers, renter.account, page.fetch(), page.after, &filter).await?;
     let next_page_token = page.cut("leases", &mut leases, |lease| lease.id);
     let ids: Vec<LeaseId> = leases.iter().map(|lease| lease.id).collect();
     let mut outputs = output::of_leases(&app.store.readers, &ids).await?;
+    let mut called = called::of_all(&app.store.readers, &leases).await?;
     for lease in &mut leases {
+        (Called { name: lease.name, labels: lease.labels }) = called.remove(&lease.id.to_string()).unwrap_or_default();
         lease.outputs = views::outputs(&outputs.remove(&lease.id).unwrap_or_default(), (app.clock)());
     }
     Ok(Answer(LeasePage { leases, next_page_token }))
 }
 
+/// `KEY:VALUE`.
+fn label(text: &str) -> Result<(String, String), Problem> {
+    let parts = text.split_once(':').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    parts.ok_or_else(|| Problem::Query(format!("label is KEY:VALUE, not `{text}`")))
+}
+
 /// One lease of the caller.
 #[utoipa::path(get, path = "/v1/leases/{id}", operation_id = "get_lease", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease")),
+    params(("id" = String, Path, description = "Id or name of the lease")),
     responses((status = 200, description = "The lease", body = Lease)))]
 pub(in crate::http) async fn get(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
 ) -> Result<Answer<Lease>, Problem> {
+    let id = named::resolve(&app, renter.account, id).await?;
     own(&app, renter.account, id).await.map(Answer)
 }
 
@@ -203,15 +228,16 @@ pub(in crate::http) async fn get(
 ///
 /// Signed is the statement (`renter`, `lease`, `said_ms`) of kind `release`.
 #[utoipa::path(post, path = "/v1/leases/{id}/release", operation_id = "release_lease", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease")), request_body = Option<Word>,
+    params(("id" = String, Path, description = "Id or name of the lease")), request_body = Option<Word>,
     responses((status = 200, description = "The lease, ending or ended", body = Lease,
         headers(("selion-promise" = String, description = "That the release stands in the log")))))]
 pub(in crate::http) async fn release(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
     MaybeJson(word): MaybeJson<Word>,
 ) -> Result<Response, Problem> {
+    let id = named::resolve(&app, renter.account, id).await?;
     let input = Input::Release { renter: renter.account, lease: id, said: said::said(word)? };
     may_release(&app, renter.account, id)?;
     said::hear(&app, &input)?;
@@ -221,6 +247,52 @@ pub(in crate::http) async fn release(
         _ => own(&app, renter.account, id).await.map(Answer),
     };
     Ok(promised(&app, renter.account, step.seq, answer).await)
+}
+
+/// Makes a lease that waits or runs last longer, by `for_ms`. The same `Idempotency-Key` and body extend it once.
+///
+/// What it costs is reserved at once, of a lease that waits at its grant. Refused where an owner takes a place of it back,
+/// money leaves or another lease is booked before its later end. Signed is the statement (`renter`, `lease`, `for_ms`,
+/// `key`, `said_ms`) of kind `extend`, `key` being SHA-256 of the account and the `Idempotency-Key` in Borsh.
+#[utoipa::path(post, path = "/v1/leases/{id}/extend", operation_id = "extend_lease", tag = "leases", security(("bearer" = [])),
+    params(("id" = String, Path, description = "Id or name of the lease"), ("Idempotency-Key" = String, Header,
+        description = "1 to 255 visible ASCII characters, fresh for each extension")), request_body = Extend,
+    responses((status = 200, description = "The lease, with its later end", body = Lease,
+        headers(("selion-promise" = String, description = "That the extension stands in the log")))))]
+pub(in crate::http) async fn extend(
+    State(app): State<App>,
+    renter: Renter,
+    Path(id): Path<LeaseRef>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(Extend { for_ms, said_ms, signature }): Json<Extend>,
+) -> Result<Response, Problem> {
+    let id = named::resolve(&app, renter.account, id).await?;
+    let (account, said) = (renter.account, said::said(Word { said_ms, signature })?);
+    let key = extension_key(account, &key);
+    let judged = app.log.read(|state| state.may_extend(account, id, for_ms, key));
+    // A repeat enters nothing, and what would be refused costs the log nothing.
+    if let Extends::Already(entry) = judged.map_err(Problem::refused)? {
+        let answer = own(&app, account, id).await.map(Answer);
+        return Ok(promised(&app, account, entry, answer).await);
+    }
+    let input = Input::Extend { renter: account, lease: id, for_ms, key, said };
+    said::hear(&app, &input)?;
+    let step = app.log.submit(input, None).await?;
+    let answer = match step.answer() {
+        Told::Refused(refusal) => Err(not_extended(&app, id, refusal.clone())),
+        _ => own(&app, account, id).await.map(Answer),
+    };
+    Ok(promised(&app, account, step.seq, answer).await)
+}
+
+/// A refused extension, with what its account can pay if that is why.
+fn not_extended(app: &App, id: LeaseId, refusal: Refusal) -> Problem {
+    app.metrics.refused(refusal.reason);
+    let means = app.log.read(|state| {
+        let request = state.leases.get(&id).map(|lease| &lease.request)?;
+        explain::means(state, request, &refusal)
+    });
+    Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) }))
 }
 
 /// Judges a release by what is committed, before it is remembered or entered: what there is to give back is nothing, or
@@ -237,13 +309,14 @@ fn may_release(app: &App, account: Account, id: LeaseId) -> Result<(), Problem> 
 
 /// How every GPU of the pool looks to the lease now: where it could go, or why not.
 #[utoipa::path(get, path = "/v1/leases/{id}/placement", operation_id = "get_placement", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease")),
+    params(("id" = String, Path, description = "Id or name of the lease")),
     responses((status = 200, description = "The candidates", body = PlacementView)))]
 pub(in crate::http) async fn placement(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
 ) -> Result<Answer<PlacementView>, Problem> {
+    let id = named::resolve(&app, renter.account, id).await?;
     own(&app, renter.account, id).await?;
     let told = on_a_copy(&app, move |state| {
         (views::candidates(state, id), state.estimate(id), state.blocking(id), state.shortfall(id))
@@ -272,7 +345,8 @@ pub(in crate::http) async fn own(app: &App, account: Account, id: LeaseId) -> Re
         return Err(Problem::NotYours("lease", id.to_string()));
     }
     let outputs = views::outputs(&output::of_lease(db, id).await?, (app.clock)());
-    let mut lease = Lease { outputs, ..lease };
+    let Called { name, labels } = called::of(db, id).await?;
+    let mut lease = Lease { outputs, name, labels, ..lease };
     if lease.state != LeaseState::Ended {
         for member in &mut lease.members {
             member.usage = app.hub.usage(id, member.attempt, member.rank);

@@ -9,7 +9,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use selion_api::rest::{LeaseOutputs, OutputRef};
+use selion_api::rest::{LeaseOutputs, LeaseRef, OutputRef};
 use selion_api::{Account, LeaseId};
 use selion_dataplane::read::{self, File, ReadError};
 use selion_dataplane::{Cid, Limits};
@@ -20,6 +20,7 @@ use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::{Path, Query};
+use crate::http::named::resolve;
 use crate::store::output;
 
 /// Content by CID never changes; `private`, because the answer stands behind a token.
@@ -27,13 +28,14 @@ const FOR_EVER: &str = "private, max-age=29030400, immutable";
 
 /// What the members of a lease left in their output folders, of every run.
 #[utoipa::path(get, path = "/v1/leases/{id}/outputs", operation_id = "list_outputs", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease")),
+    params(("id" = String, Path, description = "Id or name of the lease")),
     responses((status = 200, description = "Outputs by run and rank", body = LeaseOutputs)))]
 pub(in crate::http) async fn list(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
 ) -> Result<Answer<LeaseOutputs>, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     let lease = own(&app, renter.account, id).await?;
     Ok(Answer(LeaseOutputs { lease: id, outputs: lease.outputs }))
 }
@@ -62,7 +64,7 @@ pub(in crate::http) struct Described;
 /// One file of what a member left, or a folder of it as a tar archive (`format=tar`). A file takes `Range`.
 #[utoipa::path(get, path = "/v1/leases/{id}/outputs/{rank}/{path}", operation_id = "read_output", tag = "leases",
     security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease"), ("rank" = u16, Path, description = "Rank of the member"),
+    params(("id" = String, Path, description = "Id or name of the lease"), ("rank" = u16, Path, description = "Rank of the member"),
         ("path" = String, Path, description = "Names with `/` between them; links are followed inside the outputs"),
         ReadQuery, ("Range" = Option<String>, Header, description = "`bytes=FIRST-LAST`, `bytes=FIRST-` or `bytes=-LAST`")),
     responses((status = 200, description = "The file, or the archive", body = Vec<u8>, content_type = "application/octet-stream"),
@@ -72,26 +74,28 @@ fn read_path() {}
 
 /// All that a member left, as a tar archive (`format=tar`).
 #[utoipa::path(get, path = "/v1/leases/{id}/outputs/{rank}", operation_id = "read_outputs", tag = "leases", security(("bearer" = [])),
-    params(("id" = LeaseId, Path, description = "Id of the lease"), ("rank" = u16, Path, description = "Rank of the member"),
+    params(("id" = String, Path, description = "Id or name of the lease"), ("rank" = u16, Path, description = "Rank of the member"),
         ReadQuery),
     responses((status = 200, description = "The archive", body = Vec<u8>, content_type = "application/x-tar")))]
 pub(in crate::http) async fn whole(
     State(app): State<App>,
     renter: Renter,
-    Path((id, rank)): Path<(LeaseId, u16)>,
+    Path((id, rank)): Path<(LeaseRef, u16)>,
     Query(query): Query<ReadQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     give(&app, renter.account, (id, rank, ""), query, &headers).await
 }
 
 pub(in crate::http) async fn part(
     State(app): State<App>,
     renter: Renter,
-    Path((id, rank, path)): Path<(LeaseId, u16, String)>,
+    Path((id, rank, path)): Path<(LeaseRef, u16, String)>,
     Query(query): Query<ReadQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     give(&app, renter.account, (id, rank, &path), query, &headers).await
 }
 

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt, stream};
 use selion_api::LeaseId;
 use selion_api::agent::LogSource;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{LeaseEvent, LogLine};
+use selion_api::rest::{LeaseEvent, LeaseRef, LogLine};
 
 use super::leases::own;
 use super::wait::touched;
@@ -21,6 +21,7 @@ use crate::agents::logs::{Begin, Kept, Record};
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::{Path, Query};
+use crate::http::named::resolve;
 use crate::store::rows;
 
 /// A comment is sent this often, so that proxies and readers know that the stream lives.
@@ -83,17 +84,18 @@ impl LineId {
 }
 
 /// What the members print, live.
-#[utoipa::path(get, path = "/v1/leases/{id}/logs", operation_id = "stream_logs", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), LogQuery,
+#[utoipa::path(get, path = "/v1/leases/{id}/logs", operation_id = "stream_logs", tag = "leases", params(("id" = String, Path, description = "Id or name of the lease"), LogQuery,
         ("Last-Event-ID" = Option<String>, Header, description = "Go on after this event")),
     security(("bearer" = [])), responses((status = 200, body = LogLine, content_type = "text/event-stream",
         description = "Events `line`, id `attempt.member.line`, data a LogLine; at the end one event `end`")))]
 pub(in crate::http) async fn logs(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
     Query(query): Query<LogQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     own(&app, renter.account, id).await?;
     if query.tail.is_some_and(|tail| tail > MAX_TAIL) {
         return Err(Problem::Query(format!("tail is at most {MAX_TAIL}")));
@@ -149,17 +151,18 @@ fn after(kept: impl Stream<Item = Kept>, last: Option<LineId>) -> impl Stream<It
 
 /// How the lease changes, from its beginning or from `Last-Event-ID` on.
 #[utoipa::path(get, path = "/v1/leases/{id}/events", operation_id = "stream_events", tag = "leases",
-    params(("id" = LeaseId, Path, description = "Id of the lease"), EventQuery,
+    params(("id" = String, Path, description = "Id or name of the lease"), EventQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this log entry")),
     security(("bearer" = [])), responses((status = 200, body = LeaseEvent, content_type = "text/event-stream",
         description = "Events `lease`, id the log entry, data a LeaseEvent; after `ended` one event `end`")))]
 pub(in crate::http) async fn events(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
     Query(query): Query<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     own(&app, renter.account, id).await?;
     let follow = query.follow.unwrap_or(true);
     let bad = |_| Problem::Header("Last-Event-ID", "is the number of a log entry, as in the `id` of an event");

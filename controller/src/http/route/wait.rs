@@ -7,7 +7,7 @@ use axum::Json as Answer;
 use axum::extract::State;
 use selion_api::LeaseId;
 use selion_api::lease::LeaseState;
-use selion_api::rest::{Lease, LeaseEvent};
+use selion_api::rest::{Lease, LeaseEvent, LeaseRef};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -16,6 +16,7 @@ use crate::App;
 use crate::http::Problem;
 use crate::http::caller::Renter;
 use crate::http::input::{Path, Query};
+use crate::http::named::resolve;
 use crate::sequencer::Batch;
 use crate::store::rows;
 
@@ -34,7 +35,7 @@ pub(in crate::http) struct WaitQuery {
 }
 
 /// Waits until the lease reached a state in its present run.
-#[utoipa::path(get, path = "/v1/leases/{id}/wait", operation_id = "wait_for_lease", tag = "leases", params(("id" = LeaseId, Path, description = "Id of the lease"), WaitQuery),
+#[utoipa::path(get, path = "/v1/leases/{id}/wait", operation_id = "wait_for_lease", tag = "leases", params(("id" = String, Path, description = "Id or name of the lease"), WaitQuery),
     security(("bearer" = [])), responses(
         (status = 200, description = "Reached: the lease as it is now", body = Lease),
         (status = 408, description = "Not reached in time: wait again", body = selion_api::rest::Problem, content_type = "application/problem+json"),
@@ -42,9 +43,10 @@ pub(in crate::http) struct WaitQuery {
 pub(in crate::http) async fn wait(
     State(app): State<App>,
     renter: Renter,
-    Path(id): Path<LeaseId>,
+    Path(id): Path<LeaseRef>,
     Query(query): Query<WaitQuery>,
 ) -> Result<Answer<Lease>, Problem> {
+    let id = resolve(&app, renter.account, id).await?;
     let timeout_ms = query.timeout_ms.unwrap_or(DEFAULT_MS);
     if timeout_ms > MAX_MS {
         return Err(Problem::Query(format!("timeout_ms is at most {MAX_MS}, not {timeout_ms}")));

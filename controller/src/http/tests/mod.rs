@@ -5,11 +5,13 @@ mod client;
 mod datasets;
 mod devices;
 mod door;
+mod extend;
 mod faults;
 mod keys;
 mod leases;
 mod licences;
 mod login;
+mod named;
 mod outputs;
 mod positions;
 mod promises;
@@ -171,6 +173,7 @@ impl Pool {
         let heard = Arc::new(Heard::load(&store.readers, &POOL, NOW).await.unwrap());
         let app = App {
             heard,
+            names: Default::default(),
             origin: Arc::new(Origin::of(None, config.listen).unwrap()),
             logins: Arc::new(logins),
             config: Arc::new(config),
