@@ -83,7 +83,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         rooms: Rooms { work: base.join("work"), data: base.join("data"), output: base.join("output"), base },
         devices: Vec::new(),
-        network: false,
+        network: selion_agent::runtime::Links::default(),
     };
     let walls = Walls {
         sandbox,
@@ -91,6 +91,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         grace: Duration::from_secs(1),
         hidden: vec![PathBuf::from(hide)],
         shown: Vec::new(),
+        outlook: selion_agent::runtime::Outlook::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -19,6 +19,7 @@ use crate::config::{Config, GpuSource};
 use crate::disk;
 use crate::error::AgentError;
 use crate::event::Event;
+use crate::features;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::guard::Guard;
 use crate::keys;
@@ -30,7 +31,7 @@ use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
-use crate::runtime::{Bin, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
+use crate::runtime::{Bin, Outlook, ProcessRuntime, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -57,12 +58,13 @@ impl Node {
         known_models(&config.prices, &facts)?;
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
-        probe(book.dir(), walls).await.map_err(|why| AgentError::Sandbox {
+        probe(book.dir(), walls.clone()).await.map_err(|why| AgentError::Sandbox {
             sandbox: sandbox_name(config.sandbox),
             why,
             advice: advice(),
         })?;
-        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
+        let features = features::found(config, book.dir(), walls).await;
+        let spec = NodeSpec { features, ..node_spec(config, node, provider(config, &book)?, &facts, config.sandbox) };
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), spec })
     }
 }
@@ -78,6 +80,7 @@ fn walls(config: &Config, book: &Book) -> Result<Walls, AgentError> {
         grace: Duration::from_millis(config.stop_grace_ms),
         hidden: [book.dir().to_owned()].into_iter().chain(home).chain(config.hide.iter().cloned()).collect(),
         shown: config.show.clone(),
+        outlook: Outlook { resolvers: config.resolvers.clone(), deny: config.deny.clone(), smtp: config.smtp },
     })
 }
 
@@ -116,6 +119,9 @@ pub(crate) fn provider_key(book: &Book) -> Result<Signer, BookError> {
 
 fn check(config: &Config) -> Result<(), AgentError> {
     let fault = |text: &str| Err(AgentError::Config(text.into()));
+    if let Some(server) = config.resolvers.iter().find(|server| server.is_loopback() || server.is_unspecified()) {
+        return fault(&format!("resolvers names {server}, this machine's own loopback, which no lease reaches"));
+    }
     if config.meter_ms == 0 {
         return fault("meter_ms is 0; use 1000 to 60000");
     }
@@ -288,7 +294,7 @@ impl Agent {
             token,
             leases,
             bin,
-            no_network: config.no_network,
+            features: node.spec.features,
             meter: Duration::from_millis(config.meter_ms),
         };
         Ok(Self {

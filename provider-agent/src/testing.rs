@@ -12,7 +12,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         command: vec!["true".into()],
         env: Vec::new(),
         datasets: Vec::new(),
-        network: false,
+        network: selion_api::commit::Network::None,
         root: Root::Base,
         over: Overrides::default(),
     };

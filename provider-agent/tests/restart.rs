@@ -121,7 +121,7 @@ impl Linked {
             command: ["/bin/sh", "-c", "while :; do sleep 0.05; done"].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
         };

@@ -134,7 +134,7 @@ impl Linked {
             command: ["/bin/sh", "-c", STAYS].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
         };

@@ -9,10 +9,11 @@ mod quote;
 mod relay;
 mod terms;
 
+pub use crate::commit::Network;
 pub use extra::BillPage;
 pub use lease::{
     Attempt, Candidate, DatasetMount, Lease, LeaseEvent, LeaseMember, LeaseOutput, LeaseOutputs, LeasePage, LogLine,
-    Network, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
+    NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
 };
 pub use login::{
     ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,

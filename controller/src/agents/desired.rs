@@ -91,7 +91,7 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
             command: Vec::new(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: Root::Base,
             over: Overrides::default(),
         },

@@ -8,6 +8,7 @@ pub mod capture;
 pub mod env;
 mod helper;
 mod masks;
+mod network;
 pub mod peers;
 mod probe;
 mod process;
@@ -19,7 +20,8 @@ mod supervised;
 
 pub use advice::advice;
 pub use helper::sandbox_main;
-pub use probe::probe;
+pub use network::{Block, Gang, Links, Outlook, Traffic, meet};
+pub use probe::{probe, probe_network};
 pub use process::{ProcessRuntime, Walls};
 pub use removal::{Bin, remove_tree};
 pub use rooms::{NOBODY, Rooms, make_read_only};
@@ -45,8 +47,8 @@ pub struct Launch {
     pub rooms: Rooms,
     /// Device nodes that it needs.
     pub devices: Vec<PathBuf>,
-    /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
-    pub network: bool,
+    /// What it reaches, in a sandbox.
+    pub network: Links,
 }
 
 /// Why a command was not started.
@@ -128,6 +130,16 @@ pub trait Running: Send {
     ///
     /// As [`wait`](Self::wait).
     async fn stop(&mut self) -> io::Result<Exit>;
+
+    /// Lets it meet these members of its gang from now on, and no others.
+    ///
+    /// # Errors
+    ///
+    /// The system's, or what the box says; it meets those that it met before then.
+    async fn meet(&mut self, gang: Gang) -> io::Result<()>;
+
+    /// What it sent and received so far; after its end, in all. `None` if nothing counts it.
+    fn traffic(&self) -> Option<Traffic>;
 }
 
 /// Starts commands.

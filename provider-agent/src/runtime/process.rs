@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::helper::{Plan, Refusal, View};
+use super::network::{Net, Outlook};
 use super::supervised::Supervised;
 use super::{Launch, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
@@ -41,6 +42,8 @@ pub struct Walls {
     pub hidden: Vec<PathBuf>,
     /// Folders that every command may read beside the system's.
     pub shown: Vec<PathBuf>,
+    /// What the owner says of every command's network.
+    pub outlook: Outlook,
 }
 
 /// Starts commands as child processes in one kind of sandbox.
@@ -110,7 +113,7 @@ impl ProcessRuntime {
             hidden: self.walls.hidden.clone(),
             shown: self.walls.shown.clone(),
             devices,
-            network,
+            network: Net::of(network, &self.walls.outlook, rooms.base),
         });
         Plan { agent: nix::unistd::getpid().as_raw(), view, work: inside.work, command, env }
     }
@@ -140,10 +143,13 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
-        let plan = serde_json::to_vec(&self.plan(launch)).map_err(|error| failed(io::Error::other(error)))?;
+        let folder = launch.rooms.base.clone();
+        let plan = self.plan(launch);
+        let folder = plan.view.as_ref().and_then(|view| view.network.as_ref()).map(|_| folder);
+        let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
-        let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;
+        let mut running = Supervised::new(child, self.walls.grace, self.starter.clone(), folder).map_err(failed)?;
         let said = tokio::task::spawn_blocking(move || converse(socket, &plan)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {
             Ok(None) => {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -12,8 +13,10 @@ use tokio::process::{Child, ChildStderr, ChildStdout};
 use tokio::time::timeout;
 
 use super::helper::{END, STOP};
+use super::network::{self, COUNTS, Gang, Traffic};
 use super::process::Starter;
 use super::{Exit, Running};
+use crate::staging::blocking;
 
 /// A helper and, below it, its command.
 pub(super) struct Supervised {
@@ -23,16 +26,18 @@ pub(super) struct Supervised {
     /// Whether the command runs, and the helper obeys.
     up: bool,
     exit: Option<Exit>,
+    /// Where its network is kept and counted, if it has any.
+    folder: Option<PathBuf>,
     /// Keeps the thread that started the helper: the kernel kills the helper when it ends.
     _starter: Starter,
 }
 
 impl Supervised {
     /// Takes a helper that was started.
-    pub(super) fn new(helper: Child, grace: Duration, starter: Starter) -> io::Result<Self> {
+    pub(super) fn new(helper: Child, grace: Duration, starter: Starter, folder: Option<PathBuf>) -> io::Result<Self> {
         let id = helper.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the child has ended and has no process id"))?;
-        Ok(Self { helper, id: Pid::from_raw(id), grace, up: false, exit: None, _starter: starter })
+        Ok(Self { helper, id: Pid::from_raw(id), grace, up: false, exit: None, folder, _starter: starter })
     }
 
     /// Notes that the command runs.
@@ -76,6 +81,22 @@ impl Running for Supervised {
         }
         self.signal(END);
         self.wait().await
+    }
+
+    async fn meet(&mut self, gang: Gang) -> io::Result<()> {
+        match self.folder.clone() {
+            Some(folder) => blocking(move || network::tell(&folder, &gang)).await,
+            None => Ok(()),
+        }
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let folder = self.folder.as_ref()?;
+        if self.exit.is_some() {
+            return serde_json::from_slice(&std::fs::read(folder.join(COUNTS)).ok()?).ok();
+        }
+        // The helper is in its box's network.
+        Traffic::read(&std::fs::read_to_string(format!("/proc/{}/net/dev", self.id)).ok()?)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::io::AsyncReadExt;
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// An ordinary user without an account.
-const ORDINARY: u32 = 23_456;
+pub const ORDINARY: u32 = 23_456;
 /// Names the folders that root made for an ordinary user's turn.
 const PLACES: &str = "SELION_TEST_PLACES";
 
@@ -46,6 +46,7 @@ pub async fn kinds() -> Vec<Sandbox> {
         grace: PATIENCE,
         hidden: vec![dir.path().to_owned()],
         shown: Vec::new(),
+        outlook: selion_agent::runtime::Outlook::default(),
     };
     let mut there = if is_root() { Vec::new() } else { vec![Sandbox::None] };
     match probe(dir.path(), walls).await {
@@ -62,17 +63,7 @@ pub fn again_as_an_ordinary_user() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    open(dir.path());
-    // Both programs, side by side as cargo has them, where anybody may pass.
-    let own = dir.path().join("deps/tests");
-    let examples = ["sandbox_helper", "attacker"];
-    let programs = examples.map(|name| (built(name), dir.path().join("examples").join(name)));
-    for (from, to) in programs.into_iter().chain([(std::env::current_exe().unwrap(), own.clone())]) {
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, &to).unwrap();
-        open(&to);
-    }
+    let own = laid_open(dir.path(), &["sandbox_helper", "attacker"]);
     let places = places();
     for place in &places {
         chown(place.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
@@ -81,6 +72,20 @@ pub fn again_as_an_ordinary_user() {
     let mut again = Command::new(own);
     again.uid(ORDINARY).gid(ORDINARY).env(PLACES, named.join(":")).env("HOME", "/nonexistent").current_dir("/");
     assert!(again.status().unwrap().success(), "see above what fails as an ordinary user");
+}
+
+/// This test program and examples, side by side in `dir` as cargo has them, where anybody may pass; the program's path.
+pub fn laid_open(dir: &Path, examples: &[&str]) -> PathBuf {
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(dir);
+    let own = dir.join("deps/tests");
+    let programs = examples.iter().map(|name| (built(name), dir.join("examples").join(name)));
+    for (from, to) in programs.chain([(std::env::current_exe().unwrap(), own.clone())]) {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, &to).unwrap();
+        open(&to);
+    }
+    own
 }
 
 /// A new folder in each place of the system's that a view shows, or that an owner may show; none where we may not write.
@@ -128,7 +133,7 @@ impl House {
             env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             rooms: self.rooms.clone(),
             devices: Vec::new(),
-            network: false,
+            network: selion_agent::runtime::Links::default(),
         }
     }
 
@@ -139,6 +144,7 @@ impl House {
             grace: Duration::from_millis(300),
             hidden: vec![self.dir.path().to_owned()],
             shown: Vec::new(),
+            outlook: selion_agent::runtime::Outlook::default(),
         }
     }
 

@@ -6,6 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::runtime::network::Net;
+
 /// Folders that are shown as they are.
 pub(super) const FOLDERS: [&str; 18] = [
     "/etc/OpenCL",
@@ -61,7 +63,7 @@ pub(super) const FILES: [&str; 22] = [
 const LONGEST: u64 = 1 << 20;
 
 /// Files that are made: accounts of the view's own, and how names are found.
-pub(super) fn made(uid: u32, gid: u32, network: bool) -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn made(uid: u32, gid: u32, network: Option<&Net>) -> Vec<(&'static str, Vec<u8>)> {
     let home = crate::runtime::rooms::WORK;
     let mut passwd = "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n".to_owned();
     let mut group = "root:x:0:\n".to_owned();
@@ -70,15 +72,16 @@ pub(super) fn made(uid: u32, gid: u32, network: bool) -> Vec<(&'static str, Vec<
         group += &format!("renter:x:{gid}:\n");
     }
     let lookup = "passwd: files\ngroup: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n";
-    let local = || b"127.0.0.1 localhost\n::1 localhost\n".to_vec();
     let mut files = vec![
         ("/etc/passwd", passwd.into_bytes()),
         ("/etc/group", group.into_bytes()),
         ("/etc/nsswitch.conf", lookup.into()),
-        ("/etc/hosts", network.then(|| copy(Path::new("/etc/hosts"))).flatten().unwrap_or_else(local)),
+        ("/etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n".to_vec()),
     ];
-    let resolver = network.then(|| copy(Path::new("/etc/resolv.conf"))).flatten();
-    files.extend(resolver.map(|text| ("/etc/resolv.conf", text)));
+    if let Some(net) = network.filter(|net| net.internet) {
+        let servers = net.outlook.resolvers.iter().map(|server| format!("nameserver {server}\n"));
+        files.push(("/etc/resolv.conf", servers.collect::<String>().into_bytes()));
+    }
     files
 }
 

@@ -10,16 +10,21 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Uid, fork, getegid, geteuid, getpid, pipe};
 
 use super::Trouble;
+use super::nat::Space;
 use crate::runtime::rooms::NOBODY;
 
-/// Calls `unshare`, which makes a user namespace, and maps the users of it.
-pub(super) fn map_around(unshare: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
+/// Enters `network`, calls `unshare`, which makes a user namespace, and maps the users of it.
+pub(super) fn map_around(network: Option<Space>, unshare: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
     let (uid, gid) = (geteuid(), getegid());
+    let joined = network.is_some();
+    network.map_or(Ok(()), Space::join)?;
     if !uid.is_root() {
         unshare()?;
+        // The one user of the network's namespace, by the number that it has there.
+        let (above, group_above) = if joined { (0, 0) } else { (uid.as_raw(), gid.as_raw()) };
         put("/proc/self/setgroups", "deny")?;
-        put("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
-        return put("/proc/self/gid_map", &format!("{gid} {gid} 1"));
+        put("/proc/self/uid_map", &format!("{uid} {above} 1"))?;
+        return put("/proc/self/gid_map", &format!("{gid} {group_above} 1"));
     }
     // More than one's own id can be mapped only from outside the new namespace: by a child that stays there.
     let target = getpid();
@@ -64,6 +69,6 @@ pub(super) fn become_renter() -> Result<(), Trouble> {
     nix::unistd::setresuid(uid, uid, uid).map_err(|errno| format!("drop user: {errno}"))
 }
 
-fn put(path: &str, text: &str) -> Result<(), Trouble> {
+pub(super) fn put(path: &str, text: &str) -> Result<(), Trouble> {
     fs::write(path, text).map_err(|error| format!("{path}: {error}"))
 }

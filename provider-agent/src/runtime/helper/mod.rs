@@ -19,6 +19,7 @@ mod etc;
 mod ids;
 mod loopback;
 mod namespaces;
+mod nat;
 mod plan;
 mod supervise;
 mod tree;

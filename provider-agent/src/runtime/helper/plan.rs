@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::runtime::network::Net;
+
 /// What to run, and where.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::runtime) struct Plan {
@@ -35,8 +37,8 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) shown: Vec<PathBuf>,
     /// Device nodes.
     pub(in crate::runtime) devices: Vec<PathBuf>,
-    /// The node's network; else a loopback of its own.
-    pub(in crate::runtime) network: bool,
+    /// What it reaches beyond a loopback of its own.
+    pub(in crate::runtime) network: Option<Net>,
 }
 
 /// Why nothing runs. A helper whose command runs closes the socket without a word.

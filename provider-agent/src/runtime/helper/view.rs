@@ -64,8 +64,9 @@ impl Parts {
             }
         }
         let (uid, gid) = ids::renter();
-        this.parts
-            .extend(etc::made(uid, gid, view.network).into_iter().map(|(path, text)| (path.into(), Part::Text(text))));
+        this.parts.extend(
+            etc::made(uid, gid, view.network.as_ref()).into_iter().map(|(path, text)| (path.into(), Part::Text(text))),
+        );
         for node in NODES.iter().map(PathBuf::from).chain(view.devices.iter().cloned()) {
             this.take(&node, NOSUID)?;
         }
