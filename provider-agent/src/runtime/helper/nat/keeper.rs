@@ -20,7 +20,7 @@ use super::slirp::{self, Slirp};
 use super::space::Space;
 use super::{Trouble, UP, bounded, filter, trial};
 use crate::runtime::helper::{die_with_parent, ids, supervise};
-use crate::runtime::network::{Gang, Net, rules};
+use crate::runtime::network::{Gang, Net, Traffic, rules};
 
 /// Longest that the agent may take over a change.
 const WITHIN: Duration = Duration::from_secs(10);
@@ -37,6 +37,8 @@ pub(super) struct Keeper {
     pub(super) net: Net,
     pub(super) space: Space,
     pub(super) listener: UnixListener,
+    /// Where the counts go at the end: a file of the agent's, open since before rights were given up.
+    pub(super) counts: File,
     /// Nobody holds the other end once the helper is gone.
     pub(super) stop: OwnedFd,
     pub(super) helper: Pid,
@@ -52,6 +54,7 @@ impl Keeper {
                 if told.is_ok() {
                     self.watch(&slirp, near, &changes);
                 }
+                self.count();
                 slirp.end();
                 true
             }
@@ -133,6 +136,15 @@ impl Keeper {
             if asked && let Ok((socket, _)) = self.listener.accept() {
                 self.serve(socket, &near);
             }
+        }
+    }
+
+    /// Leaves the counts to the agent. The helper, which is in the box's network, waits for this. Counts that are lost are told
+    /// to nobody: nothing is decided by them.
+    fn count(&mut self) {
+        let read = std::fs::read_to_string(format!("/proc/{}/net/dev", self.helper)).ok();
+        if let Some(text) = read.and_then(|text| serde_json::to_vec(&Traffic::read(&text)?).ok()) {
+            let _ = self.counts.write_all(&text);
         }
     }
 

@@ -21,7 +21,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::sys::wait::waitpid;
@@ -30,7 +30,7 @@ use nix::unistd::{ForkResult, Pid, fork, getpid, pipe2};
 pub(super) use space::Space;
 
 use super::{Talk, Trouble};
-use crate::runtime::network::{COUNTS, Net, SOCKET, Traffic};
+use crate::runtime::network::{COUNTS, Net, SOCKET};
 
 /// What a keeper says once everything stands.
 const UP: &str = "+";
@@ -42,7 +42,6 @@ pub(super) struct Nat {
     keeper: Pid,
     /// Its end is the keeper's.
     alive: OwnedFd,
-    folder: PathBuf,
 }
 
 impl Nat {
@@ -50,6 +49,8 @@ impl Nat {
     pub(super) fn start(net: &Net, talk: &mut Talk) -> Result<Self, Trouble> {
         let space = Space::make()?;
         let listener = listen(&net.folder)?;
+        let counts = net.folder.join(COUNTS);
+        let counts = File::create(&counts).map_err(|error| format!("{}: {error}", counts.display()))?;
         let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(|errno| format!("pipe: {errno}"));
         let ((stop, alive), (said, say)) = (pipe()?, pipe()?);
         let helper = getpid();
@@ -59,12 +60,12 @@ impl Nat {
                 drop((alive, said));
                 // The agent waits for its end.
                 talk.close();
-                let told = keeper::Keeper { net: net.clone(), space, listener, stop, helper };
+                let told = keeper::Keeper { net: net.clone(), space, listener, counts, stop, helper };
                 std::process::exit(i32::from(!told.keep(File::from(say))))
             }
             ForkResult::Parent { child: keeper } => {
                 drop((stop, say));
-                let nat = Self { space: Some(space), keeper, alive, folder: net.folder.clone() };
+                let nat = Self { space: Some(space), keeper, alive };
                 match child::heard(said)?.as_str() {
                     UP => Ok(nat),
                     "" => Err("the keeper of the box's network ended".into()),
@@ -79,14 +80,8 @@ impl Nat {
         self.space.take()
     }
 
-    /// Leaves the counts to the agent and ends the NAT. The helper is in the box's network.
+    /// Ends the NAT, after its keeper left the counts to the agent.
     pub(super) fn end(self) {
-        if let Some(traffic) = fs::read_to_string("/proc/self/net/dev").ok().and_then(|text| Traffic::read(&text))
-            && let Ok(text) = serde_json::to_vec(&traffic)
-        {
-            // Counts that are lost are told to nobody; nothing is decided by them.
-            let _ = fs::write(self.folder.join(COUNTS), text);
-        }
         drop(self.alive);
         // It may have ended before, and been reaped.
         let _ = waitpid(self.keeper, None);
