@@ -2,16 +2,19 @@
 //!
 //! `sandbox_helper sandbox-exec ...` is the helper. Two are there to be killed: `sandbox_helper launch KIND BASE HIDE --
 //! COMMAND...` does nothing but run one command, `sandbox_helper agent CONFIG.json` is a whole agent. `sandbox_helper type
-//! TEXT` is a command of a bad renter.
+//! TEXT` is a command of a bad renter. The KIND `internet` is the sandbox of namespaces, with a way to the internet.
 
 use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
-use selion_agent::runtime::{Launch, ProcessRuntime, Rooms, Runtime, Walls};
+use selion_agent::runtime::{Launch, Links, ProcessRuntime, Rooms, Runtime, Walls};
 use selion_agent::{SANDBOX_COMMAND, sandbox_main};
 use selion_api::slice::Sandbox;
 use tokio_util::sync::CancellationToken;
+
+/// The kind that reaches the internet.
+const INTERNET: &str = "internet";
 
 fn main() {
     let mut args = std::env::args_os().skip(1);
@@ -74,7 +77,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         return Err("launch KIND BASE HIDE -- COMMAND".into());
     };
     let sandbox = match kind.as_str() {
-        "namespaces" => Sandbox::Namespaces,
+        "namespaces" | INTERNET => Sandbox::Namespaces,
         _ => Sandbox::None,
     };
     let base = PathBuf::from(base);
@@ -83,7 +86,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         rooms: Rooms { work: base.join("work"), data: base.join("data"), output: base.join("output"), base },
         devices: Vec::new(),
-        network: selion_agent::runtime::Links::default(),
+        network: Links { internet: kind == INTERNET, ..Links::default() },
     };
     let walls = Walls {
         sandbox,

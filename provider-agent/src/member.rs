@@ -264,12 +264,17 @@ impl Member {
         for name in built.left_out {
             self.say(format!("environment variable `{name}` is reserved and was left out"));
         }
+        let mbps = self.assignment.net_mbps;
         let launch = Launch {
             command: self.assignment.work.command.clone(),
             env: built.vars,
             rooms: rooms.clone(),
             devices: devices(&slices),
-            network: Links { internet: self.assignment.work.network == Network::Internet, gang, mbps: None },
+            network: Links {
+                internet: self.assignment.work.network == Network::Internet,
+                gang,
+                mbps: (mbps > 0).then_some(mbps),
+            },
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
         self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;

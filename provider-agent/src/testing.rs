@@ -27,6 +27,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         cpu_milli: 500,
         ram_bytes: 1 << 20,
         disk_bytes: 1 << 20,
+        net_mbps: 0,
         port: 20_000,
         peers: vec![
             Peer { rank: 1, address: "b:2".into(), attempt: 0 },

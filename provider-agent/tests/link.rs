@@ -17,6 +17,7 @@ use selion_api::agent::{
     ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
+use selion_api::slice::BoxFeature;
 use selion_api::{GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_contracts::signer::recover_text;
 use selion_dataplane::{Cid, Store, gateway};
@@ -228,6 +229,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         cpu_milli: 500,
         ram_bytes: 1 << 20,
         disk_bytes: 1 << 20,
+        net_mbps: 0,
         port: 20_000,
         peers: Vec::new(),
         commitment: work.commitment(&salt),
@@ -674,6 +676,8 @@ async fn an_owner_who_gives_no_internet_runs_no_lease_that_asks_for_it_and_says_
     common::knows_the_authority(state.path());
     let agent = run(Config { network: selion_api::commit::Network::None, ..config(&controller, state.path()) });
     let mut link = controller.greet(0).await;
+    let features = link.spec().features;
+    assert!(features.has(BoxFeature::Gang) && features.has(BoxFeature::Net) && !features.has(BoxFeature::Internet));
     let mut member = assignment(&link.spec().clone(), 1, "echo ran");
     member.work.network = selion_api::commit::Network::Internet;
     member.commitment = member.work.commitment(&member.salt);

@@ -408,6 +408,37 @@ async fn what_a_lease_sends_and_receives_is_counted_and_held_to_its_rate() {
     assert!(held > Duration::from_millis(1_500) && held > free, "{held:?} against {free:?}");
 }
 
+#[test]
+fn nothing_runs_where_the_rules_do_not_stand() {
+    if !is_world() || !is_root() {
+        return;
+    }
+    let launched = |instead: &str| {
+        let house = House::new();
+        let script = format!("{instead}; exec \"$@\"");
+        let mut launch = Command::new("unshare");
+        launch.args(["-m", "sh", "-c", &script, "sh"]).arg(house::helper()).args(["launch", "internet"]);
+        launch.args([&house.rooms.base, house.dir.path()]).args([
+            "--",
+            "/bin/sh",
+            "-c",
+            "echo ran > /selion/output/ran",
+        ]);
+        let said = launch.output().unwrap();
+        (house.rooms.output.join("ran").exists(), String::from_utf8(said.stderr).unwrap())
+    };
+    assert_eq!(launched("true"), (true, String::new()));
+    for (instead, why) in [
+        // A filter that takes the rules and holds nothing.
+        ("mount --bind /bin/true /usr/sbin/nft", "the rules do not stand"),
+        ("mount --bind /bin/false /usr/sbin/nft", "the packet filter takes no rules"),
+        ("mount --bind /bin/false /usr/bin/slirp4netns", "slirp4netns made no network"),
+    ] {
+        let (ran, said) = launched(instead);
+        assert!(!ran && said.contains(why), "{instead}: {said}");
+    }
+}
+
 /// The NAT of a helper: the child of its keeper.
 fn nat_of(helper: u32) -> Option<u32> {
     let children = |parent: u32| {

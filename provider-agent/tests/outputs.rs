@@ -204,6 +204,7 @@ impl Linked {
             cpu_milli: 500,
             ram_bytes: 1 << 20,
             disk_bytes: 1 << 20,
+            net_mbps: 0,
             port: 20_000,
             peers: Vec::new(),
             commitment: work.commitment(&SALT),

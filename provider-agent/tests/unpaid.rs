@@ -149,6 +149,7 @@ impl Linked {
             cpu_milli: 500,
             ram_bytes: 1 << 20,
             disk_bytes: 1 << 20,
+            net_mbps: 0,
             port: 20_000 + u16::from(seq),
             peers: Vec::new(),
             commitment: work.commitment(&salt),
