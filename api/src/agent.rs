@@ -237,6 +237,8 @@ pub struct Assignment {
     pub ram_bytes: u64,
     /// Disk in bytes: bounds what is staged for the member, and what is kept of its outputs.
     pub disk_bytes: u64,
+    /// Network bandwidth in megabits a second, to which a node that says so holds the member each way. 0 books none.
+    pub net_mbps: u32,
     /// The port at which the member listens, if it wants to.
     pub port: u16,
     /// All members of the lease by rank, this one included. They change while it runs if one is repaired.

@@ -33,12 +33,30 @@ pub struct Work {
     pub env: Vec<(String, String)>,
     /// Datasets by CID, each with the folder name under the data directory at which it is mounted.
     pub datasets: Vec<(String, String)>,
-    /// Whether the command has the node's network; else it has a loopback of its own, if the node has a sandbox.
-    pub network: bool,
+    /// What its commands reach.
+    pub network: Network,
     /// The root file system.
     pub root: Root,
     /// What an image says of its program, said otherwise.
     pub over: Overrides,
+}
+
+/// What a lease's commands reach beside each other. Each member has a network of its own, if its node has a sandbox;
+/// members of a gang reach each other's ports whatever is said here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(
+    feature = "wire",
+    derive(serde::Serialize, serde::Deserialize, utoipa::ToSchema),
+    serde(rename_all = "snake_case")
+)]
+#[borsh(use_discriminant = true)]
+#[repr(u8)]
+pub enum Network {
+    /// Nothing else.
+    #[default]
+    None = 0,
+    /// The public internet, and nothing of the node or near it.
+    Internet = 1,
 }
 
 /// The file system in which a command runs.
@@ -114,7 +132,7 @@ mod tests {
             command: alloc::vec![String::from("true")],
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: Network::None,
             root: Root::Base,
             over: Overrides::default(),
         };

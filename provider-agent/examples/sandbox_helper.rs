@@ -2,17 +2,20 @@
 //!
 //! `sandbox_helper sandbox-exec ...` is the helper. Two are there to be killed: `sandbox_helper launch KIND BASE HIDE --
 //! COMMAND...` does nothing but run one command, `sandbox_helper agent CONFIG.json` is a whole agent. `sandbox_helper type
-//! TEXT` is a command of a bad renter.
+//! TEXT` is a command of a bad renter. The KIND `internet` is the sandbox of namespaces, with a way to the internet.
 
 use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
 use selion_agent::runtime::spec::Limits;
-use selion_agent::runtime::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, Walls};
+use selion_agent::runtime::{Launch, Links, ProcessRuntime, Rooms, RootFs, Runtime, Walls};
 use selion_agent::{SANDBOX_COMMAND, sandbox_main};
 use selion_api::slice::Sandbox;
 use tokio_util::sync::CancellationToken;
+
+/// The kind that reaches the internet.
+const INTERNET: &str = "internet";
 
 fn main() {
     let mut args = std::env::args_os().skip(1);
@@ -75,7 +78,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         return Err("launch KIND BASE HIDE -- COMMAND".into());
     };
     let sandbox = match kind.as_str() {
-        "namespaces" => Sandbox::Namespaces,
+        "namespaces" | INTERNET => Sandbox::Namespaces,
         _ => Sandbox::None,
     };
     let base = PathBuf::from(base);
@@ -84,7 +87,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         rooms: Rooms { work: base.join("work"), data: base.join("data"), output: base.join("output"), base },
         devices: Vec::new(),
-        network: false,
+        network: Links { internet: kind == INTERNET, ..Links::default() },
         root: RootFs::Machine,
         limits: Limits { cpu_milli: 1_000, memory_bytes: 256 << 20, pids: 256, open_files: 1_024, shm_bytes: 16 << 20 },
     };
@@ -94,6 +97,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         grace: Duration::from_secs(1),
         hidden: vec![PathBuf::from(hide)],
         shown: Vec::new(),
+        outlook: selion_agent::runtime::Outlook::default(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -20,6 +20,7 @@ use crate::config::{Config, GpuSource};
 use crate::disk;
 use crate::error::AgentError;
 use crate::event::Event;
+use crate::features;
 use crate::gpus::{Gpus, NvmlGpus, Simulated};
 use crate::guard::Guard;
 use crate::images::Images;
@@ -32,7 +33,7 @@ use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
-use crate::runtime::{Bin, Groups, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, prove, sandbox_name};
+use crate::runtime::{Bin, Groups, Outlook, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
@@ -74,10 +75,10 @@ impl Node {
                 advice: advice(),
             })?;
         }
-        let mut spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox);
         let groups = Groups::open(&group_of(&node.0));
-        let held = prove(book.dir(), &walls, &groups, roots.first().unwrap_or(&RootFs::Machine)).await;
-        spec.features = spec.features.iter().chain(held.iter()).collect();
+        let root = roots.first().unwrap_or(&RootFs::Machine);
+        let features = features::found(config, book.dir(), &walls, &groups, root).await;
+        let spec = NodeSpec { features, ..node_spec(config, node, provider(config, &book)?, &facts, config.sandbox) };
         let runtime = runtime.within(groups);
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
     }
@@ -109,6 +110,7 @@ fn walls(config: &Config, book: &Book) -> Result<Walls, AgentError> {
         grace: Duration::from_millis(config.stop_grace_ms),
         hidden: [book.dir().to_owned()].into_iter().chain(home).chain(config.hide.iter().cloned()).collect(),
         shown: config.show.clone(),
+        outlook: Outlook { resolvers: config.resolvers.clone(), deny: config.deny.clone(), smtp: config.smtp },
     })
 }
 
@@ -147,6 +149,9 @@ pub(crate) fn provider_key(book: &Book) -> Result<Signer, BookError> {
 
 fn check(config: &Config) -> Result<(), AgentError> {
     let fault = |text: &str| Err(AgentError::Config(text.into()));
+    if let Some(server) = config.resolvers.iter().find(|server| server.is_loopback() || server.is_unspecified()) {
+        return fault(&format!("resolvers names {server}, this machine's own loopback, which no lease reaches"));
+    }
     if config.meter_ms == 0 {
         return fault("meter_ms is 0; use 1000 to 60000");
     }
@@ -325,7 +330,7 @@ impl Agent {
             token,
             leases,
             bin,
-            no_network: config.no_network,
+            features: node.spec.features,
             meter: Duration::from_millis(config.meter_ms),
         };
         Ok(Self {

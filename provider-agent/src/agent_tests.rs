@@ -16,3 +16,13 @@ fn a_chain_beyond_this_machine_without_tls_is_refused_also_where_its_url_stands_
     assert!(with("https://chain.example/s3cret", false).is_ok());
     assert!(with("http://127.0.0.1:8545/s3cret", false).is_ok());
 }
+
+#[test]
+fn a_server_of_names_on_the_machines_own_loopback_is_refused_and_one_nearby_is_not() {
+    let with = |server: &str| check(&Config { resolvers: vec![server.parse().unwrap()], ..Config::default() });
+    for own in ["127.0.0.53", "0.0.0.0"] {
+        let refused = with(own).unwrap_err().to_string();
+        assert!(refused.contains(own), "{refused}");
+    }
+    assert!(with("192.168.1.1").is_ok() && with("1.1.1.1").is_ok());
+}

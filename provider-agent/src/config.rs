@@ -1,10 +1,14 @@
 //! What the owner sets.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use selion_api::commit::Network;
 use selion_api::slice::Sandbox;
 use selion_api::{Account, Address, Rate};
 use serde::{Deserialize, Serialize};
+
+use crate::runtime::Block;
 
 /// Configuration of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +71,14 @@ pub struct Config {
     pub image_bytes: u64,
     /// How registries of images are reached.
     pub registries: Registries,
-    /// Refuses leases that ask for the node's network.
-    pub no_network: bool,
+    /// What leases may reach beside the members of their gang.
+    pub network: Network,
+    /// Servers that find names for leases. One near the machine is reached at its port 53 and nowhere else.
+    pub resolvers: Vec<Ipv4Addr>,
+    /// Networks that no lease reaches, beside the machine's own and all that are not public.
+    pub deny: Vec<Block>,
+    /// Whether leases may send mail.
+    pub smtp: bool,
     /// Binary that answers to [`SANDBOX_COMMAND`](crate::SANDBOX_COMMAND); this program if not set.
     pub sandbox_helper: Option<PathBuf>,
     /// Stake that [`join`](crate::join()) registers with, in token base units.
@@ -113,7 +123,10 @@ impl Default for Config {
             machine_root: false,
             image_bytes: 64 << 30,
             registries: Registries::default(),
-            no_network: false,
+            network: Network::Internet,
+            resolvers: vec![Ipv4Addr::new(1, 1, 1, 1), Ipv4Addr::new(9, 9, 9, 9)],
+            deny: Vec::new(),
+            smtp: false,
             sandbox_helper: None,
             stake: 0,
             relay: false,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use selion_api::commit::PoolId;
 use selion_api::rest::{NodeView, PoolView};
-use selion_api::slice::Sandbox;
+use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 use selion_api::{Account, Hash32, NodeId, NodeSpec};
 use selion_client::{Client, ClientError, LocalWallet};
 use selion_contracts::{BlockTag, Pool, Rpc, Signer};
@@ -112,6 +112,20 @@ fn gpus(config: &Config) -> Check {
     }
 }
 
+/// What leases reach from here, as the spec says it after a trial.
+fn network(features: BoxFeatures) -> Check {
+    const NAME: &str = "network";
+    match (features.has(BoxFeature::Gang), features.has(BoxFeature::Internet)) {
+        (true, true) => Check::good(NAME, "leases reach the internet and their gangs, and nothing of this machine"),
+        (true, false) => Check::good(NAME, "leases reach their gangs; you give them no internet"),
+        (false, _) => Check::bad(
+            NAME,
+            "leases get no network here, so neither gangs nor those that need the internet come",
+            "install slirp4netns and nftables; what does not work is in the log of `agent up`",
+        ),
+    }
+}
+
 /// Opens the node as `run` would.
 async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
     const NAME: &str = "sandbox";
@@ -130,6 +144,9 @@ async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
                     Check::good(NAME, format!("{kind} works and holds leases to their {}", held.join(", ")))
                 }
             });
+            if spec.sandbox != Sandbox::None {
+                checks.push(network(spec.features));
+            }
             Some(Seen::of(&spec))
         }
         Err(AgentError::Book(crate::book::BookError::InUse { .. })) => {

@@ -19,6 +19,7 @@ mod doctor;
 mod earnings;
 mod error;
 mod event;
+mod features;
 pub mod gpus;
 mod guard;
 mod holdings;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use selion_api::Reason;
 use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
-use selion_api::commit::Root;
+use selion_api::commit::{Network, Root};
 use selion_api::lease::{UNDECLARED_DISK_BYTES, default_cpu_milli, default_ram_bytes};
+use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 use selion_api::usage::{Usage, Used};
 use selion_dataplane::Store;
 use selion_dataplane::image::Image;
@@ -27,7 +28,7 @@ use crate::reporter;
 use crate::reporter::{Eviction, Reporter};
 use crate::runtime::env::environment;
 use crate::runtime::spec::Limits;
-use crate::runtime::{Bin, Launch, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
+use crate::runtime::{self, Bin, Gang, Launch, Links, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
 
 /// How long pipes may stay open after the command's group is gone.
@@ -61,7 +62,7 @@ pub(crate) struct Shared {
     pub(crate) token: watch::Receiver<Option<String>>,
     pub(crate) leases: std::path::PathBuf,
     pub(crate) bin: Bin,
-    pub(crate) no_network: bool,
+    pub(crate) features: BoxFeatures,
     pub(crate) meter: Duration,
 }
 
@@ -179,9 +180,12 @@ impl Member {
             let failure = Failure::new(Reason::PaymentRequired, format!("{why}; nothing was run"));
             return self.fail(failure, slices, Some(rooms)).await;
         }
-        self.assignment.peers = self.peers.borrow_and_update().clone();
+        let gang = match self.meet().await {
+            Ok(gang) => gang,
+            Err(why) => return self.fail(Failure::new(Reason::RuntimeFailed, why), slices, Some(rooms)).await,
+        };
         self.write_peers(&rooms).await;
-        match self.launch(&slices, &rooms).await {
+        match self.launch(&slices, &rooms, gang).await {
             Ok(running) => self.run(running, slices, rooms).await,
             Err(failure) => self.fail(failure, slices, Some(rooms)).await,
         }
@@ -198,8 +202,7 @@ impl Member {
             );
             return Err((Failure::new(Reason::RuntimeFailed, why), Vec::new()));
         }
-        if self.shared.no_network && assignment.work.network {
-            let why = "this node gives leases no network; ask for none (--network none), or for another node";
+        if let Err(why) = self.has_network() {
             return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
         }
         if let Err(error) = staging::check(&assignment.work) {
@@ -216,6 +219,43 @@ impl Member {
                 Err((Failure::new(Reason::RuntimeFailed, why), slices))
             }
         }
+    }
+
+    /// Whether the node gives what the work reaches.
+    fn has_network(&self) -> Result<(), &'static str> {
+        let features = self.shared.features;
+        if self.assignment.work.network == Network::Internet && !features.has(BoxFeature::Internet) {
+            return Err("this node gives leases no internet; ask for none (--network none), or for another node");
+        }
+        if self.assignment.peers.len() > 1 && !features.has(BoxFeature::Gang) {
+            return Err("members of a gang cannot reach each other from this node; ask for another node");
+        }
+        Ok(())
+    }
+
+    /// Takes the newest word of where its peers are, by the addresses that its box has for them.
+    async fn meet(&mut self) -> Result<Option<Gang>, String> {
+        self.assignment.peers = self.peers.borrow_and_update().clone();
+        let alone = self.assignment.peers.len() < 2;
+        if alone || self.shared.runtime.sandbox() == Sandbox::None {
+            return Ok(None);
+        }
+        let (peers, gang) = runtime::meet(&self.assignment.peers, self.assignment.member).await?;
+        self.assignment.peers = peers;
+        Ok(Some(gang))
+    }
+
+    /// Follows a change of its peers: its box first, then the file that tells the command.
+    async fn meet_again(&mut self, running: &mut dyn Running, rooms: &Rooms) {
+        let met = match self.meet().await {
+            Ok(Some(gang)) => running.meet(gang).await.map_err(|error| error.to_string()),
+            Ok(None) => Ok(()),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = met {
+            self.say(format!("its peers changed, and it cannot reach them: {why}"));
+        }
+        self.write_peers(rooms).await;
     }
 
     async fn stage(&mut self, rooms: &Rooms) -> Result<(), Failure> {
@@ -302,7 +342,12 @@ impl Member {
         Ok(Program { command: start.argv, env: start.env, root })
     }
 
-    async fn launch(&self, slices: &[SliceHandle], rooms: &Rooms) -> Result<Box<dyn Running>, Failure> {
+    async fn launch(
+        &self,
+        slices: &[SliceHandle],
+        rooms: &Rooms,
+        gang: Option<Gang>,
+    ) -> Result<Box<dyn Running>, Failure> {
         let failed = |why: String| Failure::new(Reason::RuntimeFailed, why);
         let slices = slices.to_vec();
         let Program { command, env, root } = self.program().await?;
@@ -310,13 +355,18 @@ impl Member {
         for name in built.left_out {
             self.say(format!("environment variable `{name}` is reserved and was left out"));
         }
+        let mbps = self.assignment.net_mbps;
         let launch = Launch {
             command,
             env: built.vars,
             root,
             rooms: rooms.clone(),
             devices: devices(&slices),
-            network: self.assignment.work.network,
+            network: Links {
+                internet: self.assignment.work.network == Network::Internet,
+                gang,
+                mbps: (mbps > 0).then_some(mbps),
+            },
             limits: limits(&self.assignment),
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
@@ -356,6 +406,9 @@ impl Member {
         self.shared.guard.meter(&self.assignment, metered_ms).await;
         if let Err(error) = ended {
             tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
+        }
+        if let Some(traffic) = running.traffic() {
+            self.say(format!("its network: {} bytes sent, {} received", traffic.sent, traffic.received));
         }
         let ended = self.ended(end, running.as_ref(), metered_ms);
         drop(running);
@@ -432,8 +485,8 @@ impl Member {
                     time_is_up.set(tokio::time::sleep(all.saturating_sub(began.elapsed())));
                 }
                 Ok(()) = told.changed() => {
-                    self.assignment.peers = told.borrow_and_update().clone();
-                    self.write_peers(rooms).await;
+                    told.mark_unchanged();
+                    self.meet_again(running, rooms).await;
                 }
                 _ = ticks.tick() => {
                     let metered_ms = meter.read_ms();

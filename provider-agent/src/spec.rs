@@ -3,7 +3,7 @@
 use std::fs;
 
 use selion_api::slice::{MigProfile, MigTable, Sandbox, ShareTerms};
-use selion_api::{Account, BoxFeature, BoxFeatures, GpuSpec, NodeId, NodeSpec, Rate};
+use selion_api::{Account, GpuSpec, NodeId, NodeSpec, Rate};
 
 use crate::config::{Config, Prices};
 use crate::error::AgentError;
@@ -22,21 +22,12 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
         port_base: config.port_base,
         ports: config.ports,
         sandbox,
-        features: features(config, sandbox),
+        features: selion_api::BoxFeatures::NONE,
         region: config.region.clone(),
         rack: config.rack.clone(),
         disk_bytes: config.disk_bytes,
         net_mbps: config.net_mbps,
     }
-}
-
-/// What the node's box gives and holds.
-fn features(config: &Config, sandbox: Sandbox) -> BoxFeatures {
-    if sandbox == Sandbox::None {
-        return BoxFeatures::NONE;
-    }
-    let machine = config.machine_root.then_some(BoxFeature::MachineRoot);
-    [BoxFeature::Images, BoxFeature::Disk].into_iter().chain(machine).collect()
 }
 
 /// Refuses a price for a model that no GPU here is and that nobody knows: it would be left out without a word.

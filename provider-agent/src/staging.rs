@@ -212,7 +212,7 @@ mod tests {
             command: vec!["true".into()],
             env: Vec::new(),
             datasets: datasets.iter().map(|(cid, name)| ((*cid).into(), (*name).into())).collect(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
         };

@@ -12,7 +12,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         command: vec!["true".into()],
         env: Vec::new(),
         datasets: Vec::new(),
-        network: false,
+        network: selion_api::commit::Network::None,
         root: Root::Base,
         over: Overrides::default(),
     };
@@ -27,6 +27,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         cpu_milli: 500,
         ram_bytes: 1 << 20,
         disk_bytes: 1 << 20,
+        net_mbps: 0,
         port: 20_000,
         peers: vec![
             Peer { rank: 1, address: "b:2".into(), attempt: 0 },

@@ -27,7 +27,7 @@ fn work(root: Root, command: &[&str]) -> Work {
         command: command.iter().map(|word| (*word).to_owned()).collect(),
         env: Vec::new(),
         datasets: Vec::new(),
-        network: false,
+        network: selion_api::commit::Network::None,
         root,
         over: Overrides::default(),
     }

@@ -216,7 +216,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         command: ["/bin/sh", "-c", script].map(String::from).to_vec(),
         env: vec![("GREETING".into(), "hello".into())],
         datasets: Vec::new(),
-        network: false,
+        network: selion_api::commit::Network::None,
         root: selion_api::commit::Root::Base,
         over: selion_api::commit::Overrides::default(),
     };
@@ -231,6 +231,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         cpu_milli: 500,
         ram_bytes: 64 << 20,
         disk_bytes: 1 << 20,
+        net_mbps: 0,
         port: 20_000,
         peers: Vec::new(),
         commitment: work.commitment(&salt),
@@ -671,20 +672,22 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_who_gives_no_network_runs_no_lease_that_asks_for_it_and_says_so() {
+async fn an_owner_who_gives_no_internet_runs_no_lease_that_asks_for_it_and_says_so() {
     let mut controller = Controller::start().await;
     let state = tempfile::tempdir().unwrap();
     common::knows_the_authority(state.path());
-    let agent = run(Config { no_network: true, ..config(&controller, state.path()) });
+    let agent = run(Config { network: selion_api::commit::Network::None, ..config(&controller, state.path()) });
     let mut link = controller.greet(0).await;
+    let features = link.spec().features;
+    assert!(features.has(BoxFeature::Gang) && features.has(BoxFeature::Net) && !features.has(BoxFeature::Internet));
     let mut member = assignment(&link.spec().clone(), 1, "echo ran");
-    member.work.network = true;
+    member.work.network = selion_api::commit::Network::Internet;
     member.commitment = member.work.commitment(&member.salt);
     link.want(1, vec![member]).await;
     assert_eq!(link.report().await.event, MemberEvent::Accepted);
     assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::RuntimeFailed });
     assert!(
-        link.lines(LogSource::Agent).iter().any(|line| line.contains("no network")),
+        link.lines(LogSource::Agent).iter().any(|line| line.contains("no internet")),
         "{:?}",
         link.lines(LogSource::Agent)
     );

@@ -121,7 +121,7 @@ impl Linked {
             command: ["/bin/sh", "-c", "while :; do sleep 0.05; done"].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
         };
@@ -136,6 +136,7 @@ impl Linked {
             cpu_milli: 500,
             ram_bytes: 64 << 20,
             disk_bytes: 1 << 20,
+            net_mbps: 0,
             port: 20_000 + u16::from(start),
             peers: Vec::new(),
             commitment: work.commitment(&salt),

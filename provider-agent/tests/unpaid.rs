@@ -134,7 +134,7 @@ impl Linked {
             command: ["/bin/sh", "-c", STAYS].map(String::from).to_vec(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
         };
@@ -149,6 +149,7 @@ impl Linked {
             cpu_milli: 500,
             ram_bytes: 64 << 20,
             disk_bytes: 1 << 20,
+            net_mbps: 0,
             port: 20_000 + u16::from(seq),
             peers: Vec::new(),
             commitment: work.commitment(&salt),

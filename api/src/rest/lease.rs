@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::agent::{LogSource, Peer};
 use crate::blocking::{Blocking, Shortfall};
-use crate::commit::{Overrides, Root, Work};
+use crate::commit::{Network, Overrides, Root, Work};
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
 use crate::licence::Licence;
@@ -38,16 +38,6 @@ pub struct ImageView {
     pub image: String,
     /// Under which the public log knows that the caller's leases run it; the last of a signed request's tags.
     pub tag: Hash32,
-}
-
-/// The network that a lease's commands have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Network {
-    /// A loopback of their own and nothing else.
-    None,
-    /// That of the node, as any program of its owner has it.
-    Node,
 }
 
 /// A root file system that is no image.
@@ -160,8 +150,8 @@ pub struct NewLease {
     #[serde(default)]
     #[schema(max_items = 64)]
     pub datasets: Vec<DatasetMount>,
-    /// The network that the commands have; `node` if absent and there are several members, which reach each other by it,
-    /// else `none`. It is part of what stays private, under the commitment.
+    /// What the commands reach beside the members of their gang, whose ports they reach in any case; `none` if absent. It is
+    /// part of what stays private, under the commitment; that the nodes have to be able to give it is not.
     #[serde(default)]
     pub network: Option<Network>,
     /// Only nodes that have all of them staged, as far as the log tells: a hint, never a promise.
@@ -193,7 +183,7 @@ impl NewLease {
             command: self.command.clone(),
             env: self.env.clone().into_iter().collect(),
             datasets: self.datasets.iter().map(|data| (data.cid.clone(), data.mount.clone())).collect(),
-            network: self.network() == Network::Node,
+            network: self.network(),
             root: self.root_of_work(),
             over: Overrides {
                 entrypoint: self.entrypoint.clone(),
@@ -227,13 +217,15 @@ impl NewLease {
             Root::Machine => Some(BoxFeature::MachineRoot),
             Root::Base => None,
         };
-        self.enforced.iter().copied().chain(root).collect()
+        let internet = (self.network() == Network::Internet).then_some(BoxFeature::Internet);
+        let gang = (self.members.len() > 1).then_some(BoxFeature::Gang);
+        self.enforced.iter().copied().chain(root).chain(internet).chain(gang).collect()
     }
 
-    /// The network that its commands have: the one it names, or the one its number of members needs.
+    /// What its commands reach beside each other.
     #[must_use]
     pub fn network(&self) -> Network {
-        self.network.unwrap_or(if self.members.len() > 1 { Network::Node } else { Network::None })
+        self.network.unwrap_or_default()
     }
 
     /// The public part, as it enters the log. `tags` are the keyed tags of the datasets in order, `salt` the salt

@@ -10,10 +10,11 @@ mod quote;
 mod relay;
 mod terms;
 
+pub use crate::commit::Network;
 pub use extra::BillPage;
 pub use lease::{
     Attempt, Candidate, DatasetMount, ImageView, Lease, LeaseEvent, LeaseMember, LeaseOutput, LeaseOutputs, LeasePage,
-    LogLine, Network, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
+    LogLine, NewLease, OutputRef, PlacementView, PlainRoot, StagedView, Waiting,
 };
 pub use login::{
     ApiKey, ApiKeyPage, ApiKeyView, Device, DeviceToken, DeviceView, LoginView, NewApiKey, NewDevice, NewNonce, Nonce,

@@ -51,8 +51,8 @@ command -v perl > /dev/null || { echo "no perl here: peers not called"; while :;
 exec perl -e '
 use strict; use IO::Socket::INET; $| = 1;
 my ($rank, @peers) = ($ENV{SELION_RANK}, split /,/, $ENV{SELION_PEERS});
-my $ear = IO::Socket::INET->new(LocalAddr => $peers[$rank], Listen => 8, ReuseAddr => 1)
-    or do { print "rank $rank cannot listen at $peers[$rank]: $!\n"; exit 1 };
+my $ear = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => $ENV{SELION_PORT}, Listen => 8, ReuseAddr => 1)
+    or do { print "rank $rank cannot listen at port $ENV{SELION_PORT}: $!\n"; exit 1 };
 my $main = $$;
 unless (fork) { while (my $peer = $ear->accept) { print $peer "$rank\n"; close $peer } exit }
 for my $to (grep { $_ != $rank } 0 .. $#peers) {
@@ -177,6 +177,7 @@ mod tests {
                 .env("SELION_RANK", rank.to_string())
                 .env("SELION_WORLD_SIZE", "2")
                 .env("SELION_PEERS", peers.join(","))
+                .env("SELION_PORT", ports[rank].to_string())
                 .stdout(std::process::Stdio::piped())
                 .process_group(0)
                 .spawn()

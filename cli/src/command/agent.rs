@@ -1,9 +1,11 @@
 //! `selion agent`: offers this machine's GPUs.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use selion_agent::runtime::sandbox_name;
+use selion_agent::runtime::{Block, sandbox_name};
 use selion_agent::{AgentError, Check, Claiming, Config, CourierError, Event, GpuSource, JoinError, Standing};
+use selion_api::commit::Network;
 use selion_api::slice::Sandbox;
 use selion_api::{Account, Address};
 
@@ -104,9 +106,20 @@ pub struct Args {
     /// may be repeated
     #[arg(long, value_name = "DIR")]
     hide: Vec<PathBuf>,
-    /// Refuses leases that ask for this machine's network: gangs, and those with --network node
+    /// What leases may reach beside the members of their gang: `internet`, never this machine nor what is near it, or
+    /// `none` [default: internet]
+    #[arg(long, value_name = "WHICH", value_parser = network)]
+    network: Option<Network>,
+    /// Address of a server that finds names for leases; may be repeated [default: 1.1.1.1, 9.9.9.9]
+    #[arg(long = "resolver", value_name = "IP")]
+    resolvers: Vec<Ipv4Addr>,
+    /// Network that no lease reaches, e.g. 130.60.0.0/16, beside this machine's own and all that are not public; may be
+    /// repeated
+    #[arg(long = "deny", value_name = "IP/BITS")]
+    deny: Vec<Block>,
+    /// Lets leases send mail
     #[arg(long)]
-    no_network: bool,
+    smtp: bool,
     /// Lets leases run among this machine's own programs, which they can read, where they ask for it (--root machine)
     #[arg(long)]
     machine_root: bool,
@@ -166,7 +179,10 @@ impl Args {
             .set("sandbox", self.sandbox)?
             .set("show", (!self.show.is_empty()).then_some(self.show))?
             .set("hide", (!self.hide.is_empty()).then_some(self.hide))?
-            .set("no_network", self.no_network.then_some(true))?
+            .set("network", self.network)?
+            .set("resolvers", (!self.resolvers.is_empty()).then_some(self.resolvers))?
+            .set("deny", (!self.deny.is_empty()).then_some(self.deny))?
+            .set("smtp", self.smtp.then_some(true))?
             .set("machine_root", self.machine_root.then_some(true))?
             .set("unsigned_cap_ms", self.unsigned_cap)?
             .set("claim", self.claim)?
@@ -182,6 +198,15 @@ fn claiming(text: &str) -> Result<Claiming, String> {
         "auto" => Ok(Claiming::Auto),
         "never" => Ok(Claiming::Never),
         _ => Err("is auto or never".to_owned()),
+    }
+}
+
+/// Reads what leases may reach.
+fn network(text: &str) -> Result<Network, String> {
+    match text {
+        "none" => Ok(Network::None),
+        "internet" => Ok(Network::Internet),
+        _ => Err("is none or internet".to_owned()),
     }
 }
 

@@ -81,7 +81,7 @@ pub struct Ask {
     /// earlier lease as LEASE, LEASE:ATTEMPT or LEASE:ATTEMPT:RANK; may be repeated
     #[arg(long = "data", value_name = "CID|LEASE[:NAME]", value_parser = mount)]
     pub datasets: Vec<DatasetMount>,
-    /// Network of the commands: a loopback of their own, or the node's [default: none, of a gang node]
+    /// What the commands reach beside the members of their gang, whose ports they reach in any case [default: none]
     #[arg(long, value_name = "WHICH")]
     pub network: Option<Reach>,
     /// What you call the lease: letters, digits, `.`, `_` and `-`; of your live leases no other has it. Wherever a command
@@ -137,13 +137,13 @@ pub enum WhichRoot {
     Machine,
 }
 
-/// Which network commands have.
+/// What commands reach beside the members of their gang.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub enum Reach {
-    /// A loopback of their own and nothing else.
+    /// Nothing else.
     None,
-    /// The node's, as its owner's programs have it; needed where members of a gang talk to each other.
-    Node,
+    /// The public internet, and nothing of the node or near it.
+    Internet,
 }
 
 /// What becomes of a lease when a node under it is lost.
@@ -329,7 +329,7 @@ impl Ask {
             datasets: self.datasets,
             network: self.network.map(|network| match network {
                 Reach::None => Network::None,
-                Reach::Node => Network::Node,
+                Reach::Internet => Network::Internet,
             }),
             name: self.name,
             labels: self.labels.into_iter().collect(),

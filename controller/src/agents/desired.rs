@@ -74,7 +74,7 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
     let lease = state.leases.get(&want.lease)?;
     let held = state.nodes.get(&node)?.held.get(&(want.lease, want.member))?;
     let member = lease.members.get(usize::from(want.member))?;
-    let [cpu_milli, ram_bytes, disk_bytes, _] = held.beside;
+    let [cpu_milli, ram_bytes, disk_bytes, net_mbps] = held.beside;
     Some(Assignment {
         lease: want.lease,
         attempt: want.attempt,
@@ -85,13 +85,14 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
         cpu_milli: u32::try_from(cpu_milli).unwrap_or(u32::MAX),
         ram_bytes,
         disk_bytes: if disk_bytes > 0 { disk_bytes } else { UNDECLARED_DISK_BYTES },
+        net_mbps: u32::try_from(net_mbps).unwrap_or(u32::MAX),
         port: held.port,
         peers: peers(state, want.lease),
         work: Work {
             command: Vec::new(),
             env: Vec::new(),
             datasets: Vec::new(),
-            network: false,
+            network: selion_api::commit::Network::None,
             root: Root::Base,
             over: Overrides::default(),
         },

@@ -11,6 +11,7 @@ mod family;
 mod helper;
 mod ids;
 mod masks;
+mod network;
 pub mod peers;
 mod probe;
 mod process;
@@ -25,7 +26,8 @@ pub use advice::advice;
 pub use cgroup::{GroupUse, Groups, prove};
 pub use helper::sandbox_main;
 pub use ids::{Person, owners};
-pub use probe::probe;
+pub use network::{Block, Gang, Links, Outlook, Traffic, meet};
+pub use probe::{probe, probe_network};
 pub use process::{ProcessRuntime, Walls};
 pub use quota::Quota;
 pub use removal::{Bin, remove_tree};
@@ -52,8 +54,8 @@ pub struct Launch {
     pub rooms: Rooms,
     /// Device nodes that it needs.
     pub devices: Vec<PathBuf>,
-    /// Whether it has the node's network; else, in a sandbox, a loopback of its own.
-    pub network: bool,
+    /// What it reaches, in a sandbox.
+    pub network: Links,
     /// How much it may use.
     pub limits: spec::Limits,
     /// The file system that it runs in. Without a sandbox it is the machine's, whatever is said here.
@@ -171,6 +173,16 @@ pub trait Running: Send {
 
     /// Process id of which all its processes descend.
     fn head(&self) -> i32;
+
+    /// Lets it meet these members of its gang from now on, and no others.
+    ///
+    /// # Errors
+    ///
+    /// The system's, or what the box says; it meets those that it met before then.
+    async fn meet(&mut self, gang: Gang) -> io::Result<()>;
+
+    /// What it sent and received so far; after its end, in all. `None` if nothing counts it.
+    fn traffic(&self) -> Option<Traffic>;
 }
 
 /// Starts commands.

@@ -1,15 +1,17 @@
 //! Whether a sandbox works here: found out by running it.
 
 use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
 use selion_api::slice::Sandbox;
 use tokio::time::timeout;
 
+use super::network::GATEWAY;
 use super::removal::remove_tree;
 use super::spec::Limits;
-use super::{Launch, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls};
+use super::{Gang, Launch, Links, ProcessRuntime, Rooms, RootFs, Runtime, RuntimeError, Walls};
 
 /// Longest time for one try.
 const TRY: Duration = Duration::from_secs(20);
@@ -50,12 +52,56 @@ pub async fn probe(folder: &Path, walls: Walls, root: RootFs) -> Result<(), Stri
     tried
 }
 
-async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result<(), String> {
-    let words = |error: RuntimeError| match (&error, std::error::Error::source(&error)) {
+/// Runs a trial command that reaches the internet and a gang at a rate, in a box of these walls. Its rules are tried in it, as
+/// in every box, before the command runs.
+///
+/// # Errors
+///
+/// What does not work, in words.
+pub async fn probe_network(folder: &Path, walls: Walls, root: RootFs) -> Result<(), String> {
+    let base = folder.join("probe-network");
+    let said = |error: std::io::Error| format!("{}: {error}", base.display());
+    let rooms = Rooms::make(&base).map_err(said)?;
+    // A port that is free now.
+    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).map_err(said)?.port();
+    let own = SocketAddrV4::new(GATEWAY, port);
+    let launch = Launch {
+        command: ["/bin/sh", "-c", "exit 0"].map(String::from).to_vec(),
+        env: Vec::new(),
+        rooms,
+        devices: Vec::new(),
+        network: Links { internet: true, gang: Some(Gang { own, peers: vec![own] }), mbps: Some(1_000) },
+        root,
+        limits: TRIAL,
+    };
+    let tried = match ProcessRuntime::new(walls) {
+        Ok(runtime) => exit_code(&runtime, launch).await,
+        Err(error) => Err(words(error)),
+    };
+    // As above.
+    let _ = remove_tree(&base);
+    match tried? {
+        0 => Ok(()),
+        code => Err(format!("the trial command ended with {code}")),
+    }
+}
+
+fn words(error: RuntimeError) -> String {
+    match (&error, std::error::Error::source(&error)) {
         (RuntimeError::Sandbox { detail, .. }, _) => detail.clone(),
         (_, Some(source)) => format!("{error}: {source}"),
         (_, None) => error.to_string(),
-    };
+    }
+}
+
+async fn exit_code(runtime: &ProcessRuntime, launch: Launch) -> Result<i32, String> {
+    let mut running =
+        timeout(TRY, runtime.launch(launch)).await.map_err(|_| "it did not start in time")?.map_err(words)?;
+    let exit = timeout(TRY, running.wait()).await.map_err(|_| "it did not end in time")?;
+    exit.map(|exit| exit.code).map_err(|error| error.to_string())
+}
+
+async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result<(), String> {
     let inside = rooms.seen_in(walls.sandbox);
     let runtime = ProcessRuntime::new(walls).map_err(words)?;
     let launch = Launch {
@@ -68,16 +114,13 @@ async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result
         ],
         rooms: rooms.clone(),
         devices: Vec::new(),
-        network: false,
+        network: Links::default(),
         root,
         limits: TRIAL,
     };
-    let mut running =
-        timeout(TRY, runtime.launch(launch)).await.map_err(|_| "it did not start in time")?.map_err(words)?;
-    let exit =
-        timeout(TRY, running.wait()).await.map_err(|_| "it did not end in time")?.map_err(|error| error.to_string())?;
+    let code = exit_code(&runtime, launch).await?;
     let written = fs::read_to_string(rooms.output.join("written")).unwrap_or_default();
-    let why = match exit.code {
+    let why = match code {
         0 if written == "yes\n" => return Ok(()),
         0 => "what the trial command wrote is not in its output folder",
         3 => "the trial command did not see its data",

@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::cgroup::{Group, Groups};
 use super::helper::{Plan, Refusal, Root, View};
 use super::ids::{Ids, Person};
+use super::network::{Net, Outlook};
 use super::spec::Limits;
 use super::supervised::Supervised;
 use super::{Launch, RootFs, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
@@ -45,6 +46,8 @@ pub struct Walls {
     pub hidden: Vec<PathBuf>,
     /// Folders that every command may read beside the system's.
     pub shown: Vec<PathBuf>,
+    /// What the owner says of every command's network.
+    pub outlook: Outlook,
 }
 
 /// Starts commands as child processes in one kind of sandbox.
@@ -152,7 +155,7 @@ impl ProcessRuntime {
             hidden: self.walls.hidden.clone(),
             shown: self.walls.shown.clone(),
             devices,
-            network,
+            network: Net::of(network, &self.walls.outlook, rooms.base),
             shm_bytes: limits.shm_bytes,
         };
         Ok(Plan { agent, view: Some(view), cwd, command, env, open_files })
@@ -185,12 +188,14 @@ impl Runtime for ProcessRuntime {
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
         let sandbox = sandbox_name(self.walls.sandbox);
         let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
+        let folder = launch.rooms.base.clone();
         let plan = self.plan(launch);
         let plan = plan.map_err(|error| RuntimeError::Sandbox { sandbox, detail: format!("its folders: {error}") })?;
+        let folder = plan.view.as_ref().and_then(|view| view.network.as_ref()).map(|_| folder);
         let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
-        let mut running = Supervised::new(child, self.walls.grace, self.starter.clone()).map_err(failed)?;
+        let mut running = Supervised::new(child, self.walls.grace, self.starter.clone(), folder).map_err(failed)?;
         // It waits for its plan: whatever it starts is in the group.
         running.enter(group).map_err(RuntimeError::Limits)?;
         let said = tokio::task::spawn_blocking(move || converse(socket, &plan)).await;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -13,8 +14,10 @@ use tokio::time::timeout;
 
 use super::cgroup::{Group, GroupUse};
 use super::helper::{END, STOP};
+use super::network::{self, COUNTS, Gang, Traffic};
 use super::process::Starter;
 use super::{Exit, Running};
+use crate::staging::blocking;
 
 /// A helper and, below it, its command.
 pub(super) struct Supervised {
@@ -27,13 +30,15 @@ pub(super) struct Supervised {
     group: Option<Group>,
     /// What the group had used at the end.
     last: Option<GroupUse>,
+    /// Where its network is kept and counted, if it has any.
+    folder: Option<PathBuf>,
     /// Keeps the thread that started the helper: the kernel kills the helper when it ends.
     _starter: Starter,
 }
 
 impl Supervised {
     /// Takes a helper that was started.
-    pub(super) fn new(helper: Child, grace: Duration, starter: Starter) -> io::Result<Self> {
+    pub(super) fn new(helper: Child, grace: Duration, starter: Starter, folder: Option<PathBuf>) -> io::Result<Self> {
         let id = helper.id().and_then(|id| i32::try_from(id).ok());
         let id = id.ok_or_else(|| io::Error::other("the child has ended and has no process id"))?;
         Ok(Self {
@@ -44,6 +49,7 @@ impl Supervised {
             exit: None,
             group: None,
             last: None,
+            folder,
             _starter: starter,
         })
     }
@@ -109,6 +115,22 @@ impl Running for Supervised {
 
     fn head(&self) -> i32 {
         self.id.as_raw()
+    }
+
+    async fn meet(&mut self, gang: Gang) -> io::Result<()> {
+        match self.folder.clone() {
+            Some(folder) => blocking(move || network::tell(&folder, &gang)).await,
+            None => Ok(()),
+        }
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let folder = self.folder.as_ref()?;
+        if self.exit.is_some() {
+            return serde_json::from_slice(&std::fs::read(folder.join(COUNTS)).ok()?).ok();
+        }
+        // The helper is in its box's network.
+        Traffic::read(&std::fs::read_to_string(format!("/proc/{}/net/dev", self.id)).ok()?)
     }
 }
 

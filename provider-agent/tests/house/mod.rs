@@ -21,7 +21,7 @@ pub const LIMITS: Limits =
     Limits { cpu_milli: 1_000, memory_bytes: 256 << 20, pids: 256, open_files: 1_024, shm_bytes: 16 << 20 };
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// An ordinary user without an account.
-const ORDINARY: u32 = 23_456;
+pub const ORDINARY: u32 = 23_456;
 /// Says that an ordinary user has control groups.
 pub const DELEGATED: &str = "SELION_TEST_DELEGATED";
 /// Names the folders that root made for an ordinary user's turn.
@@ -53,6 +53,7 @@ pub async fn kinds() -> Vec<Sandbox> {
         grace: PATIENCE,
         hidden: vec![dir.path().to_owned()],
         shown: Vec::new(),
+        outlook: selion_agent::runtime::Outlook::default(),
     };
     let mut there = if is_root() { Vec::new() } else { vec![Sandbox::None] };
     match probe(dir.path(), walls, RootFs::Machine).await {
@@ -74,17 +75,7 @@ pub fn again_within(groups: &[PathBuf]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    open(dir.path());
-    // Both programs, side by side as cargo has them, where anybody may pass.
-    let own = dir.path().join("deps/tests");
-    let examples = ["sandbox_helper", "attacker"];
-    let programs = examples.map(|name| (built(name), dir.path().join("examples").join(name)));
-    for (from, to) in programs.into_iter().chain([(std::env::current_exe().unwrap(), own.clone())]) {
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, &to).unwrap();
-        open(&to);
-    }
+    let own = laid_open(dir.path(), &["sandbox_helper", "attacker"]);
     let places = places();
     for place in &places {
         chown(place.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
@@ -106,6 +97,20 @@ pub fn again_within(groups: &[PathBuf]) {
     }
     again.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(again.wait().unwrap().success(), "see above what fails as an ordinary user");
+}
+
+/// This test program and examples, side by side in `dir` as cargo has them, where anybody may pass; the program's path.
+pub fn laid_open(dir: &Path, examples: &[&str]) -> PathBuf {
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(dir);
+    let own = dir.join("deps/tests");
+    let programs = examples.iter().map(|name| (built(name), dir.join("examples").join(name)));
+    for (from, to) in programs.chain([(std::env::current_exe().unwrap(), own.clone())]) {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, &to).unwrap();
+        open(&to);
+    }
+    own
 }
 
 /// A new folder in each place of the system's that a view shows, or that an owner may show; none where we may not write.
@@ -153,7 +158,7 @@ impl House {
             env: env.map(|(name, value)| (name.to_owned(), value)).to_vec(),
             rooms: self.rooms.clone(),
             devices: Vec::new(),
-            network: false,
+            network: selion_agent::runtime::Links::default(),
             root: RootFs::Machine,
             limits: LIMITS,
         }
@@ -166,6 +171,7 @@ impl House {
             grace: Duration::from_millis(300),
             hidden: vec![self.dir.path().to_owned()],
             shown: Vec::new(),
+            outlook: selion_agent::runtime::Outlook::default(),
         }
     }
 

@@ -125,7 +125,7 @@ pub(super) fn work() -> Work {
         command: vec!["true".into()],
         env: Vec::new(),
         datasets: Vec::new(),
-        network: false,
+        network: selion_api::commit::Network::None,
         root: Root::Base,
         over: Overrides::default(),
     }

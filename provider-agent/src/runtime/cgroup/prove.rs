@@ -85,7 +85,7 @@ async fn run(walls: Walls, rooms: Rooms, groups: &Groups, root: &RootFs, trial: 
         env: vec![("PATH".into(), env::PATH.into())],
         rooms,
         devices: Vec::new(),
-        network: false,
+        network: crate::runtime::Links::default(),
         limits: trial.limits,
         root: root.clone(),
     };

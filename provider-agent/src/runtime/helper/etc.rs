@@ -6,6 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::runtime::network::Net;
+
 /// Folders that are shown as they are.
 pub(super) const FOLDERS: [&str; 18] = [
     "/etc/OpenCL",
@@ -78,11 +80,13 @@ pub(super) fn accounts(uid: u32, gid: u32) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 /// How names are found.
-pub(super) fn names(network: bool) -> Vec<(&'static str, Vec<u8>)> {
-    let local = || b"127.0.0.1 localhost\n::1 localhost\n".to_vec();
-    let hosts = network.then(|| copy(Path::new("/etc/hosts"))).flatten().unwrap_or_else(local);
-    let resolver = network.then(|| copy(Path::new("/etc/resolv.conf"))).flatten();
-    [Some(("/etc/hosts", hosts)), resolver.map(|text| ("/etc/resolv.conf", text))].into_iter().flatten().collect()
+pub(super) fn names(network: Option<&Net>) -> Vec<(&'static str, Vec<u8>)> {
+    let mut files = vec![("/etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n".to_vec())];
+    if let Some(net) = network.filter(|net| net.internet) {
+        let servers = net.outlook.resolvers.iter().map(|server| format!("nameserver {server}\n"));
+        files.push(("/etc/resolv.conf", servers.collect::<String>().into_bytes()));
+    }
+    files
 }
 
 /// What is in a file that anybody may read. `None` for another, and for one that is not there or too long.

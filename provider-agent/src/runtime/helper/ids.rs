@@ -4,19 +4,30 @@ use std::fs;
 use std::io::{Read, Write};
 
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Uid, fork, geteuid, getpid, pipe};
+use nix::unistd::{ForkResult, Gid, Uid, fork, getegid, geteuid, getpid, pipe};
 use selion_dataplane::image::IdRange;
 
 use super::Trouble;
+use super::nat::Space;
 use crate::runtime::ids::Ids;
 
-/// Calls `unshare`, which makes a user namespace, and maps the users of it.
-pub(super) fn map_around(ids: &Ids, unshare: impl FnOnce() -> Result<(), Trouble>) -> Result<(), Trouble> {
-    if !geteuid().is_root() {
+/// The machine's user for what nobody else should be.
+const NOBODY: u32 = 65_534;
+
+/// Enters `network`, calls `unshare`, which makes a user namespace, and maps the users of it.
+pub(super) fn map_around(
+    ids: &Ids,
+    network: Option<Space>,
+    unshare: impl FnOnce() -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    let is_root = geteuid().is_root();
+    let joined = network.is_some();
+    network.map_or(Ok(()), Space::join)?;
+    if !is_root {
         unshare()?;
         put("/proc/self/setgroups", "deny")?;
-        put("/proc/self/uid_map", &line(&ids.uids))?;
-        return put("/proc/self/gid_map", &line(&ids.gids));
+        put("/proc/self/uid_map", &line(&above(&ids.uids, joined)))?;
+        return put("/proc/self/gid_map", &line(&above(&ids.gids, joined)));
     }
     // More than one's own id can be mapped only from outside the new namespace: by a child that stays there.
     let target = getpid();
@@ -43,6 +54,11 @@ pub(super) fn map_around(ids: &Ids, unshare: impl FnOnce() -> Result<(), Trouble
     }
 }
 
+/// An ordinary user's own id, by the number that the namespace above has for it: that of a network has one user, 0.
+fn above(range: &IdRange, joined: bool) -> IdRange {
+    IdRange { outside: if joined { 0 } else { range.outside }, ..*range }
+}
+
 /// As the kernel takes a range.
 fn line(range: &IdRange) -> String {
     format!("{} {} {}\n", range.inside, range.outside, range.count)
@@ -60,6 +76,15 @@ pub(super) fn become_renter(ids: &Ids) -> Result<(), Trouble> {
     if ids.uids.count == 1 { Ok(()) } else { become_person(person.uid, person.gid, &person.groups) }
 }
 
+/// Becomes nobody of the machine, if this is root; the user and group that this is then.
+pub(super) fn become_nobody() -> Result<(u32, u32), Trouble> {
+    if !geteuid().is_root() {
+        return Ok((geteuid().as_raw(), getegid().as_raw()));
+    }
+    become_person(NOBODY, NOBODY, &[])?;
+    Ok((NOBODY, NOBODY))
+}
+
 fn become_person(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Trouble> {
     let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
     let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -68,6 +93,6 @@ fn become_person(uid: u32, gid: u32, groups: &[u32]) -> Result<(), Trouble> {
     nix::unistd::setresuid(uid, uid, uid).map_err(|errno| format!("set user: {errno}"))
 }
 
-fn put(path: &str, text: &str) -> Result<(), Trouble> {
+pub(super) fn put(path: &str, text: &str) -> Result<(), Trouble> {
     fs::write(path, text).map_err(|error| format!("{path}: {error}"))
 }

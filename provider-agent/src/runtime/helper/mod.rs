@@ -19,6 +19,7 @@ mod etc;
 mod ids;
 mod loopback;
 mod namespaces;
+mod nat;
 mod parts;
 mod plan;
 mod supervise;

@@ -1,10 +1,11 @@
-//! Sandbox `namespaces`: user, mount, pid, ipc, uts and, unless the lease has the node's network, net namespaces.
+//! Sandbox `namespaces`: user, mount, pid, ipc, uts and net namespaces.
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{ForkResult, Pid, fork, geteuid, getppid};
 
 use super::confine::{self, Witness};
+use super::nat::Nat;
 use super::parts::Parts;
 use super::plan::{Plan, Refusal, View};
 use super::{
@@ -16,10 +17,12 @@ const EVERYBODY: Pid = Pid::from_raw(-1);
 
 /// Brings the sandbox up, runs the command in it to its end; its exit code.
 pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Refusal> {
+    // Keeper and NAT stay in the machine's namespaces.
+    let mut nat = shown.network.as_ref().map(|net| Nat::start(net, talk)).transpose()?;
     // Root can pass folders of the machine that the root of a user namespace cannot; others have rights to make
     // mounts only once they are inside.
     let early = geteuid().is_root().then(|| take_as_root(shown)).transpose()?;
-    enter(shown)?;
+    enter(shown, nat.as_mut())?;
     let parts = match early {
         Some(parts) => parts,
         None => Parts::open(shown)?,
@@ -30,11 +33,13 @@ pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Ref
         ForkResult::Parent { child: init } => {
             talk.close();
             drop(parts);
-            Ok(supervise::supervise(init, |signal| {
+            let code = supervise::supervise(init, |signal| {
                 let signal = if signal == STOP { STOP } else { Signal::SIGKILL };
                 // Init may have ended just now.
                 let _ = kill(init, signal);
-            }))
+            });
+            nat.map(Nat::end);
+            Ok(code)
         }
         ForkResult::Child => {
             // The copy of the helper's end would keep the line up.
@@ -55,23 +60,25 @@ fn take_as_root(shown: &View) -> Result<Parts, Trouble> {
     Parts::open(shown)
 }
 
-fn enter(shown: &View) -> Result<(), Trouble> {
+fn enter(shown: &View, nat: Option<&mut Nat>) -> Result<(), Trouble> {
     let agent = getppid();
+    let network = nat.and_then(Nat::take_space);
+    let alone = network.is_none();
     let mut spaces = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS;
-    if !shown.network {
+    if alone {
         spaces |= CloneFlags::CLONE_NEWNET;
     }
-    ids::map_around(&shown.ids, || unshare(spaces).map_err(|errno| format!("new namespaces: {errno}")))?;
+    ids::map_around(&shown.ids, network, || unshare(spaces).map_err(|errno| format!("new namespaces: {errno}")))?;
     // The change of credentials cleared it.
     die_with_parent(Signal::SIGKILL)?;
     if getppid() != agent {
         return Err("the agent is gone".into());
     }
-    if shown.network { Ok(()) } else { loopback::switch_on() }
+    if alone { loopback::switch_on() } else { Ok(()) }
 }
 
 /// Init: builds the view, puts up the walls, under which it is itself, starts the command, reaps until it ends.

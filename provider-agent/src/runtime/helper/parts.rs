@@ -112,7 +112,7 @@ impl Taken {
         for node in NODES.iter().map(PathBuf::from).chain(view.devices.iter().cloned()) {
             self.take(&node, NOSUID)?;
         }
-        let made = etc::names(view.network).into_iter();
+        let made = etc::names(view.network.as_ref()).into_iter();
         self.0.extend(made.map(|(path, text)| (path.into(), Part::Text(text))));
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::runtime::ids::Ids;
+use crate::runtime::network::Net;
 
 /// What to run, and where.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,8 +44,8 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) shown: Vec<PathBuf>,
     /// Device nodes.
     pub(in crate::runtime) devices: Vec<PathBuf>,
-    /// The node's network; else a loopback of its own.
-    pub(in crate::runtime) network: bool,
+    /// What it reaches beyond a loopback of its own.
+    pub(in crate::runtime) network: Option<Net>,
     /// Size of its `/dev/shm`.
     pub(in crate::runtime) shm_bytes: u64,
 }
