@@ -88,7 +88,7 @@ fn a_file_that_is_not_there_is_a_wrong_value() {
 #[test]
 fn a_wrong_command_line_is_exit_code_2_in_both_forms() {
     let home = home();
-    for words in [&["rnu"][..], &["lease", "show", "12"], &["account", "deposit", "1e3"]] {
+    for words in [&["rnu"][..], &["lease", "show", "lease-12"], &["account", "deposit", "1e3"]] {
         let plain = run(home.path(), words);
         assert_eq!(plain.status.code(), Some(2), "{words:?}");
         assert!(!plain.stderr.is_empty());
@@ -193,4 +193,31 @@ fn an_unreachable_chain_and_a_key_file_that_others_read_are_named() {
     let open = run(home.path(), &["login", "--controller", &url, "--key-file", "open.key"]);
     assert_eq!(open.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&open.stderr).contains("chmod 600"));
+}
+
+#[test]
+fn a_wrong_name_label_or_time_of_a_lease_is_told_before_anybody_is_asked() {
+    let home = home();
+    let ask = ["lease", "create", "--slice", "whole"];
+    let with = |flags: &[&'static str]| [&ask[..], flags, &["--", "true"]].concat();
+    let wrong = [
+        (vec!["lease", "show", "lease-01-0"], "neither the id of a lease"),
+        (vec!["lease", "release", ".."], "nor a name"),
+        (vec!["lease", "extend", "train", "--for", "31d"], "up to 30d"),
+        (vec!["lease", "extend", "train", "--for", "0s"], "up to 30d"),
+        (vec!["lease", "list", "--label", "team"], "KEY=VALUE"),
+        (with(&["--name", "lease-1-0"]), "not like an id"),
+        (with(&["--label", "a:b=c"]), "not the key of a label"),
+    ];
+    for (words, told) in wrong {
+        let output = run(home.path(), &words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert!(text.contains(told), "{words:?}: {text}");
+    }
+    // What is right is asked: there is no profile yet.
+    for words in [vec!["lease", "extend", "train", "--for", "1h"], with(&["--name", "train", "--label", "team=a=b"])] {
+        let text = String::from_utf8_lossy(&run(home.path(), &words).stderr).into_owned();
+        assert!(text.contains("selion login"), "{words:?}: {text}");
+    }
 }

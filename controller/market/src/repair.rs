@@ -226,5 +226,6 @@ impl Step<'_> {
             self.state.set_deadline(id, ends);
         }
         self.emit(Effect::Joined { lease: id, attempt, member: rank });
+        self.touch_desired(id); // how long it may run is known to the millisecond from here on
     }
 }

@@ -3,7 +3,7 @@
 //! [`router`] joins the endpoints of [`route`] with the layers of [`layers`]; [`openapi()`] is made from the same
 //! routes. Handlers parse, submit to the sequencer or read rows, and answer; none of them writes a lease. The state
 //! of all handlers is [`App`](crate::App), of which they use `config`, `pool`, `store`, `log`, `content`, `hub`,
-//! `secrets` ([`Secrets`]), `logins`, `origin`, `heard`, `metrics` ([`Metrics`]) and `clock`.
+//! `secrets` ([`Secrets`]), `logins`, `origin`, `heard`, `names`, `metrics` ([`Metrics`]) and `clock`.
 //!
 //! The router is served by [`serve`](crate::serve), which tells the peer's address (`ConnectInfo<SocketAddr>`): before
 //! authentication callers are told apart by it, and without it all of them share one allowance.

@@ -274,6 +274,18 @@ impl Book {
         Ok(self.enter(Input::Release { renter, lease, said }))
     }
 
+    /// A renter makes a lease last longer, signed with his key.
+    ///
+    /// # Errors
+    ///
+    /// The key does not sign.
+    pub fn extend(&mut self, signer: &Signer, lease: LeaseId, for_ms: u64) -> Result<Answer, RehearseError> {
+        let (renter, said_ms) = (signer.account(), TimeMs(self.now));
+        let key = said::extension_key(renter, &self.drafts.len().to_string());
+        let said = self.said(signer, &said::Extend { renter, lease, for_ms, key, said_ms }, said_ms)?;
+        Ok(self.enter(Input::Extend { renter, lease, for_ms, key, said }))
+    }
+
     /// The node's owner pauses it, or resumes it, signed with his key.
     fn pause(&mut self, paused: bool) -> Result<Answer, RehearseError> {
         let (spec, owner, said_ms) = (self.cast.spec(), self.cast.owner.clone(), TimeMs(self.now));

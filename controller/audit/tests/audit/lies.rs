@@ -265,6 +265,38 @@ fn a_word_that_another_signed_or_that_was_altered_is_caught() {
 }
 
 #[test]
+fn an_extension_passes_and_one_that_another_signed_or_that_was_altered_or_stands_twice_is_caught() {
+    let (mut book, [_, _, third]) = story();
+    let answer = book.extend(&key(22), third, 60_000).unwrap();
+    assert_eq!(answer, selion_market::Answer::Done);
+    let report = audit(&book.seal().unwrap());
+    assert!(report.ok, "{:?}", report.checks);
+    let entry = book.drafts.len() - 1;
+    let changes: [fn(&mut Input); 3] = [
+        |input| {
+            let Input::Extend { said: Some(said), .. } = input else { unreachable!("it was just entered") };
+            said.signature = selion_api::Signature([7; 65]);
+        },
+        |input| {
+            let Input::Extend { key, .. } = input else { unreachable!("it was just entered") };
+            key.0[0] ^= 1;
+        },
+        |input| {
+            let Input::Extend { for_ms, .. } = input else { unreachable!("it was just entered") };
+            *for_ms += 1;
+        },
+    ];
+    for change in changes {
+        let mut other = book.clone();
+        change(&mut other.drafts[entry].input);
+        assert_caught(&audit(&other.seal().unwrap()), "signatures", entry);
+    }
+    let again = book.drafts[entry].input.clone();
+    book.enter(again);
+    assert_caught(&audit(&book.seal().unwrap()), "said_once", entry + 1);
+}
+
+#[test]
 fn what_was_said_once_and_stands_twice_is_caught_with_both_entries() {
     let (book, _) = story();
     assert_eq!(

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use futures::StreamExt;
 use selion_api::lease::LeaseState;
 use selion_api::rest::{NewApiKey, NewLease, Quote, Scope, Session, Whoami};
-use selion_client::{Client, ClientError, Keeper, PageQuery, Trouble, Turn, fresh_key};
+use selion_client::{Client, ClientError, Keeper, LeaseQuery, PageQuery, Trouble, Turn, fresh_key};
 
 use super::*;
 
@@ -36,6 +36,7 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
 
     let mut body = want();
     body["datasets"] = json!([{"cid": dataset.cid, "mount": "input"}]);
+    (body["name"], body["labels"]) = (json!("train"), json!({ "team": "vision" }));
     let mut body: NewLease = serde_json::from_value(body).unwrap();
     pool.lease(&pool.bob(), "busy").await;
     let Quote::Wait { position, starts_ms, .. } = client.quote(&body).await.unwrap() else {
@@ -49,6 +50,15 @@ async fn a_wallet_logs_in_leases_signed_follows_and_releases() {
     assert_eq!(client.create_lease(&key, &body).await.unwrap(), lease, "a repeat is safe");
     assert_eq!(client.leases(&PageQuery::default()).await.unwrap().leases.len(), 1);
 
+    assert_eq!(client.lease_id(&"train".parse().unwrap()).await.unwrap(), lease.id);
+    let query = LeaseQuery { label: Some("team:vision".to_owned()), ..LeaseQuery::default() };
+    assert_eq!(client.find_leases(&query).await.unwrap().leases[0].name.as_deref(), Some("train"));
+
+    client.sign_with(wallet(), terms.pool);
+    for _ in 0..2 {
+        let longer = client.extend(lease.id, "longer", 60_000).await.unwrap();
+        assert_eq!(longer.duration_ms, lease.duration_ms + 60_000, "once");
+    }
     let timeout = client.wait(lease.id, LeaseState::Active, std::time::Duration::from_millis(1)).await;
     assert_eq!(timeout.unwrap_err().code(), Some("wait_timeout"));
     pool.print(&lease.id.to_string(), 0, 0, &["one", "two"]).await;

@@ -352,7 +352,7 @@ async fn a_refusal_names_the_filter_that_matches_nothing_and_what_there_is() {
     let refused = async |field: &str, value: Value| {
         let mut body = want();
         match field {
-            "regions" => body[field] = value,
+            "regions" | "enforced" => body[field] = value,
             _ => body["members"][0][field] = value,
         }
         let quoted = pool.post(&alice, "/v1/leases?dry_run=true", &[], &body).await;
@@ -377,6 +377,12 @@ async fn a_refusal_names_the_filter_that_matches_nothing_and_what_there_is() {
         (&json!("cpu_milli"), &json!(64_000), &json!(16_000))
     );
     assert_eq!(cpu["unmatched"], Value::Null);
+    let weak = refused("enforced", json!(["memory", "cpu"])).await;
+    assert_eq!((&weak["code"], &weak["blocking"]["constraints"]), (&json!("box_too_weak"), &json!(["needs"])));
+    assert_eq!(weak["unmatched"], json!([{"constraint": "needs", "asked": ["cpu", "memory"], "there": []}]));
+    assert!(text(&weak, "detail").contains("no box with the feature cpu or memory; there are none"), "{weak}");
+    let node = &pool.get(&alice, "/v1/nodes").await.json()["nodes"][0];
+    assert_eq!(node["features"], json!([]));
 }
 
 #[tokio::test]
