@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume, ToController};
+use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
@@ -248,8 +248,7 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent =
-        Agent::new(&config, &node, logs, token, voucher_in, uploads, outbound_in.clone(), Arc::clone(&on_event))?;
+    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -310,7 +309,6 @@ impl Agent {
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
-        told: mpsc::Sender<ToController>,
         on_event: OnEvent,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
@@ -323,7 +321,7 @@ impl Agent {
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
             logs,
-            told,
+            told: uploads.told(),
             uploads,
             guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),
             gateway: config.controller.clone(),

@@ -75,6 +75,11 @@ impl Uploads {
         Self { inner: Arc::new(Inner { parts, unheard: Mutex::default(), adding, sending, stop }) }
     }
 
+    /// The way to the controller, whenever there is a link.
+    pub(crate) fn told(&self) -> mpsc::Sender<ToController> {
+        self.inner.parts.told.clone()
+    }
+
     /// Notes that the member's command is about to run.
     pub(crate) async fn expect(&self, assignment: &Assignment, room: &Path) -> Result<(), ShelfError> {
         let (shelf, record) = (self.inner.parts.shelf.clone(), Record::of(assignment, room, now()));

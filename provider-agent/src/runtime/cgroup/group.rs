@@ -58,7 +58,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         for (_, place) in self.places.drain(..) {
             kill_all(&place);
-            if fs::remove_dir(&place).is_err() {
+            if fs::remove_dir(&place).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
                 // Somebody is still dying. Nobody waits for it, but the agent's own group, which it keeps.
                 let groups = self.groups.clone();
                 let spawned = std::thread::Builder::new().name("selion-group".into()).spawn(move || {

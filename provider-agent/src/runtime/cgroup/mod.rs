@@ -145,7 +145,7 @@ fn step_aside(place: &Path) -> io::Result<()> {
     }
     let aside = place.join(AGENT);
     match fs::create_dir(&aside) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => fs::write(aside.join("cgroup.procs"), own.to_string()),
     }
 }
