@@ -57,6 +57,8 @@ pub enum Network {
     None = 0,
     /// The public internet, and nothing of the node or near it.
     Internet = 1,
+    /// Not even the members of its gang: each is alone.
+    Apart = 2,
 }
 
 /// The file system in which a command runs.

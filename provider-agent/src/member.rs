@@ -227,17 +227,21 @@ impl Member {
         if self.assignment.work.network == Network::Internet && !features.has(BoxFeature::Internet) {
             return Err("this node gives leases no internet; ask for none (--network none), or for another node");
         }
-        if self.assignment.peers.len() > 1 && !features.has(BoxFeature::Gang) {
+        if self.meets() && !features.has(BoxFeature::Gang) {
             return Err("members of a gang cannot reach each other from this node; ask for another node");
         }
         Ok(())
     }
 
+    /// Whether it reaches other members of its gang.
+    fn meets(&self) -> bool {
+        self.assignment.peers.len() > 1 && self.assignment.work.network != Network::Apart
+    }
+
     /// Takes the newest word of where its peers are, by the addresses that its box has for them.
     async fn meet(&mut self) -> Result<Option<Gang>, String> {
         self.assignment.peers = self.peers.borrow_and_update().clone();
-        let alone = self.assignment.peers.len() < 2;
-        if alone || self.shared.runtime.sandbox() == Sandbox::None {
+        if !self.meets() || self.shared.runtime.sandbox() == Sandbox::None {
             return Ok(None);
         }
         let (peers, gang) = runtime::meet(&self.assignment.peers, self.assignment.member).await?;

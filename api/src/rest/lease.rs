@@ -218,7 +218,8 @@ impl NewLease {
             Root::Base => None,
         };
         let internet = (self.network() == Network::Internet).then_some(BoxFeature::Internet);
-        let gang = (self.members.len() > 1).then_some(BoxFeature::Gang);
+        let meets = self.members.len() > 1 && self.network() != Network::Apart;
+        let gang = meets.then_some(BoxFeature::Gang);
         self.enforced.iter().copied().chain(root).chain(internet).chain(gang).collect()
     }
 

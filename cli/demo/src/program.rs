@@ -47,7 +47,7 @@ done"#,
 pub(crate) fn meet() -> Vec<String> {
     shell(
         r#"echo "rank $SELION_RANK of $SELION_WORLD_SIZE, peers $SELION_PEERS"
-command -v perl > /dev/null || { echo "no perl here: peers not called"; while :; do sleep 1; done; }
+command -v perl > /dev/null || { echo "peers not called: no perl here"; while :; do sleep 1; done; }
 exec perl -e '
 use strict; use IO::Socket::INET; $| = 1;
 my ($rank, @peers) = ($ENV{SELION_RANK}, split /,/, $ENV{SELION_PEERS});
@@ -67,6 +67,15 @@ for my $to (grep { $_ != $rank } 0 .. $#peers) {
 }
 print "rank $rank met everybody\n";
 sleep 1 while 1;'"#,
+    )
+}
+
+/// A member of a gang whose nodes give it no network: says who it is.
+pub(crate) fn apart() -> Vec<String> {
+    shell(
+        r#"echo "rank $SELION_RANK of $SELION_WORLD_SIZE, peers $SELION_PEERS"
+echo "peers not called: the nodes lack slirp4netns or nft"
+while :; do sleep 1; done"#,
     )
 }
 
@@ -187,7 +196,7 @@ mod tests {
         for (rank, member) in members.iter_mut().enumerate() {
             let lines = io::BufRead::lines(BufReader::new(member.stdout.take().unwrap()));
             let last =
-                lines.map(Result::unwrap).find(|line| line.contains("met everybody") || line.contains("no perl"));
+                lines.map(Result::unwrap).find(|line| line.contains("met everybody") || line.contains("not called"));
             assert!(last.is_some(), "rank {rank}");
         }
         for mut member in members {

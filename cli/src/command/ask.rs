@@ -144,6 +144,8 @@ pub enum Reach {
     None,
     /// The public internet, and nothing of the node or near it.
     Internet,
+    /// Not even the other members of its gang.
+    Apart,
 }
 
 /// What becomes of a lease when a node under it is lost.
@@ -330,6 +332,7 @@ impl Ask {
             network: self.network.map(|network| match network {
                 Reach::None => Network::None,
                 Reach::Internet => Network::Internet,
+                Reach::Apart => Network::Apart,
             }),
             name: self.name,
             labels: self.labels.into_iter().collect(),

@@ -130,7 +130,7 @@ pub(super) async fn providers(stage: &Stage, chain: &Chain, url: &str, anyone: &
 fn start_agent(stage: &Stage, chain: &Chain, url: &str, name: &str, port_base: u32, gpus: &str) -> Told<u32> {
     let toml = format!(
         "controller = {}\nchain_rpc = {}\npool = {}\nstate_dir = {}\nport_base = {port_base}\nports = {PORTS}\n\
-         region = \"here\"\nmeter_ms = 500\nstop_grace_ms = 1000\nstake = {STAKE}\ndev_fund = true\n{gpus}",
+         region = \"here\"\nmachine_root = true\nmeter_ms = 500\nstop_grace_ms = 1000\nstake = {STAKE}\ndev_fund = true\n{gpus}",
         quoted(url),
         quoted(&chain.rpc_url),
         quoted(&chain.pool.at.controller.to_string()),

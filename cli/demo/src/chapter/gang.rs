@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use selion_api::lease::LeaseState;
-use selion_api::rest::LogLine;
-use selion_api::{LeaseId, NodeId};
+use selion_api::rest::{LogLine, Network, PlainRoot};
+use selion_api::{BoxFeature, LeaseId, NodeId};
 use serde_json::{Value, json};
 
 use super::fleet::{A100, H100, RTX};
 use crate::fault::{Expecting, Told, expect};
-use crate::program::meet;
+use crate::program::{apart, meet};
 use crate::renter::{PATIENCE, Renter, member, mig, request, share};
 use crate::tail::Tail;
 
@@ -27,6 +27,15 @@ pub(super) async fn start(renter: &Renter) -> Told<(Value, Gang)> {
     let members = vec![member(mig("2g.20gb"), H100), member(mig("2g.20gb"), A100), member(share(200, 4), RTX)];
     let mut wanted = request(members, meet());
     wanted.min_nodes = 2;
+    // It meets its peers by a language that the small base has not, and these machines show theirs.
+    wanted.root = PlainRoot::Machine;
+    // Where the machine has no `slirp4netns` or `nft`, members run and do not meet.
+    let nodes = renter.nodes().await?;
+    let meet = nodes.iter().all(|node| node.features.has(BoxFeature::Gang));
+    if !meet {
+        wanted.network = Some(Network::Apart);
+        wanted.command = apart();
+    }
     let asked = renter.ask(wanted).await.expecting("a gang to be leased")?;
     let gang = Gang { id: asked.id, tail: Tail::follow(&renter.client, asked.id) };
     let evidence = met(renter, &gang, 1).await?;
@@ -52,7 +61,7 @@ pub(super) async fn met(renter: &Renter, gang: &Gang, attempt: u32) -> Told<Valu
     let with_peers = |lines: &[LogLine]| all(lines, "rank N of 3, peers ").then_some(());
     gang.tail.find(PATIENCE, "a line of each member with its rank and peers", with_peers).await?;
     let or_no_tool = |lines: &[LogLine]| {
-        let none = lines.iter().any(|heard| heard.text.starts_with("no perl here"));
+        let none = lines.iter().any(|heard| heard.text.starts_with("peers not called: "));
         (all(lines, "rank N met everybody") || none).then_some(!none)
     };
     let connected = gang.tail.find(PATIENCE, "each member to reach the others over TCP", or_no_tool).await?;
