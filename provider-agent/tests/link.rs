@@ -666,7 +666,7 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
         link.send(ToAgent::Ack { seq: last.seq }).await;
         timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
     };
-    if !on_a_disk_of(24, state.path(), test) {
+    if !on_a_disk_of(96, state.path(), test) {
         println!("skipped: this user may not mount a file system");
     }
 }
