@@ -287,7 +287,7 @@ mod tests {
             ("selion key create --scope login", "`login` is not a scope of API keys; use lease:read"),
             ("selion key create --name ci", "--scope"),
             ("selion login --controller http://h:1 --device --key-file k", "cannot be used with"),
-            ("selion lease show 12", "a lease id as lease-<entry>-<index>"),
+            ("selion lease show lease-12", "neither the id of a lease, lease-NUMBER-NUMBER, nor a name of one"),
             ("selion account deposit 1e3", "is not an amount of tokens"),
             ("selion agent unbond -1", "`-1` is below zero, which is not an amount of tokens"),
             ("selion agent set-payout 0x12", "a 20-byte address as 0x and 40 hex digits"),
