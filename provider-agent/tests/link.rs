@@ -867,7 +867,7 @@ async fn the_time_of_a_running_member_is_moved_back_and_forth() {
     link.want(4, vec![Assignment { max_run_ms: 5_000, ..started(&short) }]).await;
     assert_eq!(link.report().await.event, MemberEvent::Stopped { outputs: None });
     let said = link.lines(LogSource::Agent);
-    assert!(said.iter().any(|line| *line == "its 5000 ms are used up"), "{said:?}");
+    assert!(said.contains(&"its 5000 ms are used up"), "{said:?}");
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
 }

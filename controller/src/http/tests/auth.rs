@@ -36,7 +36,12 @@ fn filled(path: &str) -> String {
 /// Calls with an empty object, as the route may have it.
 async fn call(pool: &Pool, method: &Method, path: &str, token: &str) -> Reply {
     let headers = [("content-type", "application/json"), ("idempotency-key", "k")];
-    let body = if *method == Method::POST { Body::from("{}") } else { Body::empty() };
+    // What is good enough a body to come to the question whose lease it is.
+    let body = match *method {
+        Method::POST if path.ends_with("/extend") => Body::from(r#"{"for_ms": 60000}"#),
+        Method::POST => Body::from("{}"),
+        _ => Body::empty(),
+    };
     pool.send(ask(method.clone(), token, path, &headers, body)).await
 }
 
