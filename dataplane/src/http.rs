@@ -269,13 +269,17 @@ async fn reason(mut answer: Response) -> String {
     }
 }
 
-/// The chain of causes in one line: reqwest's own message stops at "error sending request".
 fn failed(error: reqwest::Error) -> SourceError {
+    SourceError::Failed(chain(&error))
+}
+
+/// The chain of causes in one line: reqwest's own message stops at "error sending request".
+pub(crate) fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
+    let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {
         text = format!("{text}: {next}");
         cause = next.source();
     }
-    SourceError::Failed(text)
+    text
 }

@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 use super::challenge::Challenge;
 use super::reach::{PrivateName, with_port};
 use super::{Credentials, Inner};
-use crate::http::is_loopback;
+use crate::http::{chain, is_loopback};
 use crate::image::manifest::{ACCEPTED, Blob, within};
 use crate::image::{Digest, ImageError, Reference, RegistryError, local, shown};
 
@@ -255,7 +255,7 @@ impl Session {
         if error.is_timeout() && !error.is_connect() {
             return Failure::Passing(RegistryError::Silent { host, after: self.inner.rules.silence }, None);
         }
-        Failure::Passing(RegistryError::Unreachable { host, why: chain(error) }, None)
+        Failure::Passing(RegistryError::Unreachable { host, why: chain(&error.without_url()) }, None)
     }
 
     /// Gets what the registry wants before it answers.
@@ -432,16 +432,4 @@ fn secret(text: &str) -> Result<HeaderValue, RegistryError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| RegistryError::BadCredentials)?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// The chain of causes in one line, without any URL.
-fn chain(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
