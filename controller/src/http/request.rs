@@ -6,7 +6,7 @@ use selion_api::commit::signing_digest;
 use selion_api::rest::{DatasetMount, ImageView, NewLease, OutputRef, PlainRoot};
 use selion_api::{Account, Amount, BoxFeature, Hash32};
 use selion_dataplane::Cid;
-use selion_market::{Input, RequestLease};
+use selion_market::{Input, RequestLease, State};
 
 use super::Problem;
 use super::recover::signed_by;
@@ -90,7 +90,11 @@ pub(super) async fn name_image(app: &App, renter: Account, image: &str, pointer:
         return Ok(ImageView { image: image.to_owned(), tag: tags.pop().unwrap_or_default() });
     }
     // Asking a registry is work for somebody who pays, or may.
-    if !app.log.read(|state| state.books.get(&renter).is_some_and(|books| books.deposited != Amount::ZERO)) {
+    let has_paid = |state: &State| {
+        let books = state.books.get(&renter).filter(|books| books.deposited != Amount::ZERO);
+        books.map(drop).ok_or(())
+    };
+    if app.log.judge(has_paid).await.is_err() {
         let why = "an account that never deposited cannot run images of registries; deposit first";
         return Err(Problem::field(pointer, "payment_required", why));
     }

@@ -19,7 +19,7 @@ use selion_log::Levels;
 use selion_market::input::RULES;
 use selion_market::state::BlockRef;
 use selion_market::{Answer, Input, Outcome, Policy, State};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{self, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +108,7 @@ pub struct Position {
 pub struct Sequencer {
     jobs: mpsc::Sender<Job>,
     view: Arc<RwLock<View>>,
+    publishing: Publishing,
     /// Why the last commit failed; `None` while the store takes commits.
     trouble: watch::Receiver<Option<Arc<str>>>,
     batches: broadcast::Sender<Arc<Batch>>,
@@ -115,6 +116,9 @@ pub struct Sequencer {
     fence: Fence,
     is_open: Arc<AtomicBool>,
 }
+
+/// Held by the writer from before a commit until readers see it.
+type Publishing = Arc<sync::RwLock<()>>;
 
 /// What readers see: never more than what is committed.
 struct View {
@@ -248,9 +252,11 @@ impl Sequencer {
         let (troubled, trouble) = watch::channel(None);
         let is_open = Arc::new(AtomicBool::new(false));
         let (view, copies) = (Arc::new(RwLock::new(View { state: loaded.state.clone(), head, levels })), Copies::new());
+        let publishing = Publishing::default();
         let handle = Self {
             jobs,
             view: view.clone(),
+            publishing: publishing.clone(),
             trouble,
             batches: batches.clone(),
             copies,
@@ -259,7 +265,7 @@ impl Sequencer {
         };
         let rules = Input::Rules { version: RULES, digest: rules_digest() };
         let first = if loaded.state.next_seq == 0 { vec![rules, opened] } else { vec![opened] };
-        let writer = Writer { parts, fence, loaded, view, batches, troubled, stop };
+        let writer = Writer { parts, fence, loaded, view, publishing, batches, troubled, stop };
         Ok((handle, Opening { writer, inbox, first, is_open }))
     }
 
@@ -313,6 +319,21 @@ impl Sequencer {
     /// Reads the committed State.
     pub fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
         read(&self.view.read().unwrap_or_else(PoisonError::into_inner).state)
+    }
+
+    /// Judges by the committed State. A no is said only by a State that has all that the rows had when this was called:
+    /// for the instant between a commit and its publication rows are newer than State, and who has read them would be
+    /// refused for what he has just seen mended.
+    ///
+    /// # Errors
+    ///
+    /// Those of `judge`.
+    pub async fn judge<T, E>(&self, judge: impl Fn(&State) -> Result<T, E>) -> Result<T, E> {
+        if let Ok(yes) = self.read(&judge) {
+            return Ok(yes);
+        }
+        drop(self.publishing.read().await);
+        self.read(judge)
     }
 
     /// A copy of the committed State for long work, as soon as one may be had; `None` if that lasts too long.

@@ -1,13 +1,15 @@
 //! The promises of the sequencer, on a real SQLite file.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use selion_api::agent::Head;
 use selion_api::chain::{Block, ChainEvent};
 use selion_api::commit::PoolId;
 use selion_api::{Account, Address, Amount, Hash32, Signature, TimeMs};
-use selion_market::{Input, Pocket, Policy};
+use selion_market::{Input, Pocket, Policy, State};
 use sqlx::Row;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +25,13 @@ fn tick() -> TimeMs {
 const RENTER: Account = Account([7; 20]);
 
 async fn open(dir: &Path) -> (Sequencer, Store, CancellationToken, tokio::task::JoinHandle<()>) {
+    open_signing(dir, |_| Signature([0; 65])).await
+}
+
+async fn open_signing(
+    dir: &Path,
+    sign: impl Fn(&Head) -> Signature + Send + Sync + 'static,
+) -> (Sequencer, Store, CancellationToken, tokio::task::JoinHandle<()>) {
     let store = Store::open(dir).await.unwrap();
     let stop = CancellationToken::new();
     let parts = Parts {
@@ -31,7 +40,7 @@ async fn open(dir: &Path) -> (Sequencer, Store, CancellationToken, tokio::task::
         epoch: 1,
         delegate: Address([2; 20]),
         policy: Policy::default(),
-        sign: Arc::new(|_| Signature([0; 65])),
+        sign: Arc::new(sign),
         clock: tick,
     };
     let (log, task) = Sequencer::start(parts, stop.clone()).await.unwrap();
@@ -84,6 +93,42 @@ async fn what_was_answered_is_there_after_the_process_vanished() {
     let (log, _, _, _) = open(dir.path()).await;
     assert_eq!(log.read(|state| state.ledger.clone()), before);
     assert_eq!(log.read(|state| state.fence.term), 2);
+}
+
+/// A head is signed between a commit and its publication: here for as long as it takes to look.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_refused_for_what_the_rows_show_mended() {
+    const SIGNED_SLOWLY: u64 = 4;
+    let dir = tempfile::tempdir().unwrap();
+    let (reached, at_the_pen) = mpsc::channel();
+    let (go_on, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let sign = move |head: &Head| {
+        if head.size == SIGNED_SLOWLY {
+            reached.send(()).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+        }
+        Signature([0; 65])
+    };
+    let (log, store, ..) = open_signing(dir.path(), sign).await;
+    log.submit(opened(), None).await.unwrap();
+    let entering = tokio::spawn({
+        let log = log.clone();
+        async move { log.submit(deposit(2), None).await.map(drop) }
+    });
+    tokio::task::spawn_blocking(move || at_the_pen.recv()).await.unwrap().unwrap();
+    assert_eq!(rows::account(&store.readers, RENTER).await.unwrap().unwrap().free, Amount(5));
+    let free = |state: &State| state.means(RENTER).0;
+    assert_eq!(log.read(free), Amount::ZERO, "the rows are ahead");
+    let mut judged = pin!(log.judge(|state| if free(state) == Amount(5) { Ok(()) } else { Err("no deposit") }));
+    tokio::select! {
+        biased;
+        judged = &mut judged => panic!("judged by what was before: {judged:?}"),
+        () = std::future::ready(()) => {}
+    }
+    go_on.send(()).unwrap();
+    assert_eq!(judged.await, Ok(()));
+    entering.await.unwrap().unwrap();
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::load::{self, Loaded, effect_leaves, effects_root};
-use super::{Batch, Job, Parts, Private, Step, SubmitError, View};
+use super::{Batch, Job, Parts, Private, Publishing, Step, SubmitError, View};
 use crate::store::rows::Pending;
 use crate::store::{called, entry, head, term, work};
 
@@ -27,6 +27,7 @@ pub(super) struct Writer {
     pub fence: Fence,
     pub loaded: Loaded,
     pub view: Arc<RwLock<View>>,
+    pub publishing: Publishing,
     pub batches: broadcast::Sender<Arc<Batch>>,
     /// Told why a commit failed, and when one works again.
     pub troubled: watch::Sender<Option<Arc<str>>>,
@@ -117,10 +118,12 @@ impl Writer {
             }
             replies.push((job.reply, steps));
         }
+        let publishing = self.publishing.clone().write_owned().await;
         match self.commit(&drafted, pending, &privates).await {
             Ok(head) => {
                 self.tell(None);
                 self.publish(&drafted, head);
+                drop(publishing);
                 let steps: Vec<Arc<Step>> = drafted.into_iter().map(|drafted| drafted.step).collect();
                 for (reply, steps) in replies {
                     // A caller that went away is not told; what it asked for stands in the log all the same.

@@ -66,7 +66,7 @@ pub(in crate::http) async fn create(
     let called = body.called();
     let prepared = prepare(&app, renter.account, &key, &body).await?;
     let _turn = app.names.turn(renter.account, &called).await;
-    if let Some(known) = admit(&app, &prepared.input)? {
+    if let Some(known) = admit(&app, &prepared.input).await? {
         // A repeat enters nothing: what was promised is the request that made the lease.
         let answer = created(&app, known, prepared.idem, &called).await;
         return Ok(promised(&app, renter.account, known.seq, answer).await);
@@ -94,20 +94,20 @@ pub(in crate::http) async fn create(
 /// Judges a request before it enters the log, by what is committed: the lease that it made before, if it is a repeat;
 /// nothing if it is to be entered. What is refused here stands in no log and is promised nothing, so a stranger without
 /// money, or an account at its limit, costs the log and the state nothing.
-fn admit(app: &App, input: &Input) -> Result<Option<LeaseId>, Problem> {
+async fn admit(app: &App, input: &Input) -> Result<Option<LeaseId>, Problem> {
     let Input::Request(asked) = input else {
         return Ok(None);
     };
     let now = (app.clock)();
-    match app.log.read(|state| state.admit(&asked.request, state.now.max(now))) {
+    let judged = app.log.judge(|state| match state.admit(&asked.request, state.now.max(now)) {
         Admission::Enter => Ok(None),
         Admission::Repeated(id) => Ok(Some(id)),
-        Admission::Refused(refusal) => {
-            app.metrics.refused(refusal.reason);
-            let means = app.log.read(|state| explain::means(state, &asked.request, &refusal));
-            Err(Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) })))
-        }
-    }
+        Admission::Refused(refusal) => Err((explain::means(state, &asked.request, &refusal), refusal)),
+    });
+    judged.await.map_err(|(means, refusal)| {
+        app.metrics.refused(refusal.reason);
+        Problem::Explained(Box::new(Explained { means, ..Explained::plain(refusal) }))
+    })
 }
 
 /// A signed request makes one lease, also where the market has forgotten its key: a log in which it makes two convicts the
@@ -239,7 +239,7 @@ pub(in crate::http) async fn release(
 ) -> Result<Response, Problem> {
     let id = named::resolve(&app, renter.account, id).await?;
     let input = Input::Release { renter: renter.account, lease: id, said: said::said(word)? };
-    may_release(&app, renter.account, id)?;
+    may_release(&app, renter.account, id).await?;
     said::hear(&app, &input)?;
     let step = app.log.submit(input, None).await?;
     let answer = match step.answer() {
@@ -269,7 +269,7 @@ pub(in crate::http) async fn extend(
     let id = named::resolve(&app, renter.account, id).await?;
     let (account, said) = (renter.account, said::said(Word { said_ms, signature })?);
     let key = extension_key(account, &key);
-    let judged = app.log.read(|state| state.may_extend(account, id, for_ms, key));
+    let judged = app.log.judge(|state| state.may_extend(account, id, for_ms, key)).await;
     // A repeat enters nothing, and what would be refused costs the log nothing.
     if let Extends::Already(entry) = judged.map_err(Problem::refused)? {
         let answer = own(&app, account, id).await.map(Answer);
@@ -297,14 +297,14 @@ fn not_extended(app: &App, id: LeaseId, refusal: Refusal) -> Problem {
 
 /// Judges a release by what is committed, before it is remembered or entered: what there is to give back is nothing, or
 /// another's, costs memory and log nothing. Accounts are free.
-fn may_release(app: &App, account: Account, id: LeaseId) -> Result<(), Problem> {
-    let reason = app.log.read(|state| match state.leases.get(&id) {
-        None => Some(Reason::NoSuchLease),
-        Some(lease) if lease.request.renter != account => Some(Reason::NotYours),
-        Some(lease) if lease.state == LeaseState::Ended => Some(Reason::NotLive),
-        Some(_) => None,
+async fn may_release(app: &App, account: Account, id: LeaseId) -> Result<(), Problem> {
+    let judged = app.log.judge(|state| match state.leases.get(&id) {
+        None => Err(Reason::NoSuchLease),
+        Some(lease) if lease.request.renter != account => Err(Reason::NotYours),
+        Some(lease) if lease.state == LeaseState::Ended => Err(Reason::NotLive),
+        Some(_) => Ok(()),
     });
-    reason.map_or(Ok(()), |reason| Err(Problem::refused(reason)))
+    judged.await.map_err(Problem::refused)
 }
 
 /// How every GPU of the pool looks to the lease now: where it could go, or why not.
