@@ -219,6 +219,12 @@ impl Guard {
         self.write_down().await;
     }
 
+    /// A member runs no more; its meter shows `metered_ms`. Its end is told once its outputs are safe.
+    pub(crate) async fn stopped(&self, assignment: &Assignment, metered_ms: u64) {
+        self.tabs().stopped(assignment.renter, MemberKey::of(assignment), metered_ms);
+        self.write_down().await;
+    }
+
     /// The report of the member's end was made.
     pub(crate) async fn end(&self, assignment: &Assignment) {
         let seq = self.book.outbox().last_seq();

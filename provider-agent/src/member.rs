@@ -407,7 +407,7 @@ impl Member {
             End::Limited(_) => running.kill().await.map(drop),
         };
         let metered_ms = meter.stop();
-        self.shared.guard.meter(&self.assignment, metered_ms).await;
+        self.shared.guard.stopped(&self.assignment, metered_ms).await;
         if let Err(error) = ended {
             tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
         }

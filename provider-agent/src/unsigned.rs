@@ -35,7 +35,7 @@ struct Tab {
     has_ended: bool,
 }
 
-/// A member that runs.
+/// A member whose end is not told yet.
 #[derive(Debug)]
 struct Live {
     rate: Rate,
@@ -43,6 +43,8 @@ struct Live {
     billed: Amount,
     metered_ms: u64,
     paid: Amount,
+    /// It uses more by the millisecond.
+    runs: bool,
 }
 
 impl Live {
@@ -90,7 +92,8 @@ impl Tab {
     }
 
     fn rate(&self) -> Rate {
-        self.live.values().fold(Rate::ZERO, |sum, live| sum.saturating_add(live.rate))
+        let running = self.live.values().filter(|live| live.runs);
+        running.fold(Rate::ZERO, |sum, live| sum.saturating_add(live.rate))
     }
 
     fn note_peak(&mut self) {
@@ -153,7 +156,7 @@ impl Tabs {
     /// A member runs from now on.
     pub(crate) fn begin(&mut self, renter: Account, key: MemberKey, rate: Rate, billed: Amount) {
         let tab = self.0.entry(renter).or_default();
-        tab.live.insert(key, Live { rate, billed, metered_ms: 0, paid: Amount::ZERO });
+        tab.live.insert(key, Live { rate, billed, metered_ms: 0, paid: Amount::ZERO, runs: true });
         tab.note_peak();
     }
 
@@ -162,6 +165,14 @@ impl Tabs {
         let live = self.0.get_mut(&renter).and_then(|tab| tab.live.get_mut(&key));
         if let Some(live) = live {
             live.metered_ms = live.metered_ms.max(metered_ms);
+        }
+    }
+
+    /// The member runs no more: its rate makes room for nothing from now on, however long its outputs take.
+    pub(crate) fn stopped(&mut self, renter: Account, key: MemberKey, metered_ms: u64) {
+        self.meter(renter, key, metered_ms);
+        if let Some(live) = self.0.get_mut(&renter).and_then(|tab| tab.live.get_mut(&key)) {
+            live.runs = false;
         }
     }
 

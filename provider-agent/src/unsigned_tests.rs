@@ -50,6 +50,16 @@ fn two_members_of_a_renter_may_have_twice_as_much_open() {
 }
 
 #[test]
+fn a_member_that_runs_no_more_makes_no_room_for_the_next_while_its_end_is_untold() {
+    let mut tabs = Tabs::default();
+    ran(&mut tabs, 1, 0, CAP);
+    tabs.stopped(RENTER, member(1), CAP + 1);
+    assert_eq!(tabs.excess(RENTER, RATE, CAP), Some(Excess { open: Amount(CAP + 1), most: Amount(CAP) }));
+    tabs.end(RENTER, member(1), 7);
+    assert_eq!(tabs.excess(RENTER, RATE, CAP), Some(Excess { open: Amount(CAP + 1), most: Amount(CAP) }));
+}
+
+#[test]
 fn what_a_voucher_pays_beyond_this_node_is_no_credit_for_later() {
     let mut tabs = Tabs::default();
     ran(&mut tabs, 1, 0, MINUTE);

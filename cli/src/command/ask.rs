@@ -108,7 +108,7 @@ pub struct Ask {
     /// Where the command starts inside [default: as the image says, else $HOME]
     #[arg(long, value_name = "DIR")]
     pub workdir: Option<String>,
-    /// As whom, USER[:GROUP], each a name or a number of the image [default: as the image says]
+    /// As whom, USER\[:GROUP\], each a name or a number of the image [default: as the image says]
     #[arg(long, value_name = "USER", requires = "image")]
     pub user: Option<String>,
     /// Environment variable; may be repeated

@@ -186,6 +186,8 @@ async fn start(out: Output, args: &Args, dir: &Path, crew: &mut Crew) -> Done<Up
     line.extend([OsString::from("--state-dir"), dir.join("agent").into()]);
     // All keys of the pool are below one folder, which no lease sees wherever it lies.
     line.extend([OsString::from("--hide"), dir.into()]);
+    // It is the owner's own pool, and what is installed here saves him an image for a first try.
+    line.extend(words(["--machine-root"]));
     line.extend(simulate.iter().flat_map(|model| words(["--simulate", model])));
     if is_dev_chain(pool.chain_id) {
         line.extend(words(["--dev-fund"]));

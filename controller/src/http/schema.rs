@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn every_fault_of_a_body_is_told_at_once_and_in_words() {
         let body = json!({
-            "members": [{"slice": {"kind": "half"}}, {"slice": {"kind": "whole"}, "node": "0x12", "cpu": 1}],
+            "members": [{"slice": {"kind": "half"}}, {"slice": {"kind": "whole"}, "node": "0x12", "cpu": 1}, {}],
             "duration_ms": 0,
             "wait_ms": "10m",
             "classes": ["best"],
@@ -295,13 +295,13 @@ mod tests {
             found,
             [
                 pair("/classes/0", "unknown_value"),
-                pair("/command", "missing_field"),
                 pair("/duration_ms", "bad_value"),
                 pair("/env/A~1B", "bad_value"),
                 pair("/max_rate", "bad_value"),
                 pair("/members/0/slice/kind", "unknown_value"),
                 pair("/members/1/cpu", "unknown_field"),
                 pair("/members/1/node", "bad_value"),
+                pair("/members/2/slice", "missing_field"),
                 pair("/wait_ms", "bad_value"),
             ]
         );

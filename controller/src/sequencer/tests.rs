@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, mpsc};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
 use selion_api::agent::Head;
 use selion_api::chain::{Block, ChainEvent};

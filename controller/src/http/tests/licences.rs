@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use selion_api::slice::{IsolationClass, ShareTerms};
+use selion_api::slice::{BoxFeature, BoxFeatures, IsolationClass, ShareTerms};
 use serde_json::json;
 
 use super::*;
@@ -21,7 +21,13 @@ async fn seats(pool: &Pool, number: u64, seats: u32) {
 
 /// A node on which many small leases stand beside each other.
 async fn roomy(pool: &Pool) -> NodeSpec {
-    let mut spec = NodeSpec { node: NodeId([0x5e; 20]), ports: 400, cpu_milli: 200_000, ..spec() };
+    let mut spec = NodeSpec {
+        node: NodeId([0x5e; 20]),
+        ports: 400,
+        cpu_milli: 200_000,
+        features: BoxFeatures::NONE.with(BoxFeature::Gang),
+        ..spec()
+    };
     spec.gpus[0].gpu = GpuId([8; 16]);
     spec.gpus[0].share =
         Some(ShareTerms { rate: Rate(1_000_000), max_shares: 1_000, class: IsolationClass::Simulated });

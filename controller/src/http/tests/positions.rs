@@ -32,6 +32,7 @@ fn filled(path: &str, lease: &str, cid: &str) -> String {
     match path {
         "/v1/leases/{id}/wait" => filled + "?state=held",
         "/ipfs/{cid}" => filled + "?format=raw",
+        "/v1/images" => format!("{filled}?name={cid}"),
         _ => filled,
     }
 }
