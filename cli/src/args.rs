@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use tracing_subscriber::EnvFilter;
 
 use crate::command::{
-    account, agent, audit, authority, chain, controller, data, demo, evidence, key, lease, licence, login, node,
+    account, agent, audit, authority, chain, controller, data, demo, evidence, image, key, lease, licence, login, node,
     offers, pool, run, simulate, why,
 };
 use crate::output::Format;
@@ -81,6 +81,12 @@ pub enum Command {
         /// What to do.
         #[command(subcommand)]
         command: data::Command,
+    },
+    /// Makes container images without a container engine
+    Image {
+        /// What to do.
+        #[command(subcommand)]
+        command: image::Command,
     },
     /// Shows the pool's nodes; their owner pauses and resumes them
     Node {

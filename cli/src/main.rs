@@ -84,6 +84,7 @@ async fn dispatch(out: Output, command: Command) -> Done {
         Command::Run(args) => command::run::main(out, *args).await,
         Command::Licence { command } => command::licence::main(out, command).await,
         Command::Data { command } => command::data::main(out, command).await,
+        Command::Image { command } => command::image::main(out, command),
         Command::Node { command } => command::node::main(out, command).await,
         Command::Shares => command::shares::main(out).await,
         Command::Registry => command::registry::main(out).await,

@@ -14,10 +14,11 @@ use serde_json::Value;
 const LONG: Duration = Duration::from_secs(11);
 
 const PAGE: &str = include_str!("../../docs/renter.md");
+const IMAGES: &str = include_str!("../../docs/training.md");
 
-/// The shell commands of one section of the page, in order.
-fn commands(title: &str) -> String {
-    let section = PAGE.split_once(&format!("\n## {title}\n")).expect("the section is there").1;
+/// The shell commands of one section of a page, in order.
+fn commands(page: &str, title: &str) -> String {
+    let section = page.split_once(&format!("\n## {title}\n")).expect("the section is there").1;
     let section = section.split_once("\n## ").map_or(section, |(this, _)| this);
     let blocks = section.split("\n```sh\n").skip(1).map(|rest| rest.split_once("\n```").expect("closed").0);
     blocks.collect::<Vec<_>>().join("\n")
@@ -43,6 +44,15 @@ fn signal(pid: u32, signal: Signal) {
 /// A pool; dropping stops it.
 struct Up(Child);
 
+impl Up {
+    /// One with a simulated GPU of each kind that the pages use.
+    fn start(home: &Path) -> Self {
+        let mut up = in_home(home, "selion");
+        up.args(["up", "-o", "json", "--listen", "127.0.0.1:0", "--chain-listen", "127.0.0.1:0"]);
+        Self(up.args(["--simulate", "H100 80GB"]).spawn().expect("the binary starts"))
+    }
+}
+
 impl Drop for Up {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
@@ -56,15 +66,13 @@ impl Drop for Up {
 fn the_first_job_of_the_renters_page_is_done_though_its_agent_is_killed() {
     let home = tempfile::tempdir().expect("a folder");
     let home = home.path();
-    let mut up = in_home(home, "selion");
-    up.args(["up", "-o", "json", "--listen", "127.0.0.1:0", "--chain-listen", "127.0.0.1:0"]);
-    let mut up = Up(up.args(["--simulate", "H100 80GB"]).spawn().expect("the binary starts"));
+    let mut up = Up::start(home);
     let mut says = lines(&mut up.0);
     let ready = says.next().expect("a line");
     let ready: Value = serde_json::from_str(&ready).expect("a line of JSON");
     let agent = ready["ready"]["pids"]["agent"].as_u64().expect("a pid");
 
-    let script = format!("set -eu\n{}", commands("A real job, end to end"));
+    let script = format!("set -eu\n{}", commands(PAGE, "A real job, end to end"));
     let mut job = in_home(home, "bash").args(["-c", &script]).spawn().expect("bash starts");
     let (mut said, mut began, mut killed_at) = (Vec::new(), None, None);
     for line in lines(&mut job) {
@@ -90,4 +98,20 @@ fn the_first_job_of_the_renters_page_is_done_though_its_agent_is_killed() {
     assert!(says.next().expect("a line").contains("restarted"));
     signal(up.0.id(), Signal::SIGINT);
     assert_eq!(up.0.wait().expect("waited").code(), Some(0));
+}
+
+#[test]
+fn a_script_in_an_image_made_by_hand_is_done_as_its_page_says() {
+    let home = tempfile::tempdir().expect("a folder");
+    let mut up = Up::start(home.path());
+    let mut says = lines(&mut up.0);
+    assert!(says.next().expect("a line").contains("ready"));
+    let script = format!("set -eu\n{}", commands(IMAGES, "In an image of your own"));
+    let mut job = in_home(home.path(), "bash").args(["-c", &script]).spawn().expect("bash starts");
+    let said: Vec<String> = lines(&mut job).collect();
+    let shown = said.join("\n");
+    assert_eq!(job.wait().expect("waited").code(), Some(0), "{shown}");
+    assert!(shown.contains("step 200 slope 3.0"), "{shown}");
+    let model: Value = serde_json::from_str(said.last().expect("a line")).expect("the model");
+    assert!((model["slope"].as_f64().expect("a number") - 3.0).abs() < 0.001, "{model}");
 }

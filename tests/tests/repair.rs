@@ -10,11 +10,12 @@ use selion_api::{Amount, NodeId, Reason};
 use selion_audit::{LogSource, Options, audit};
 use selion_client::{OfferQuery, PageQuery, fresh_key};
 use selion_contracts::Signer;
-use selion_tests::{PATIENCE, Pool, Renter, kept, until, want};
+use selion_tests::{PATIENCE, Part, Pool, Renter, kept, until, want};
 
 const MS_PER_HOUR: u64 = 3_600_000;
 const EVERYTHING: PageQuery = PageQuery { page_size: Some(500), page_token: None };
-const AGENTS: [&str; 3] = ["one", "two", "three"];
+/// Names, and first ports of members.
+const AGENTS: [(&str, &str); 3] = [("one", "21000"), ("two", "21200"), ("three", "21400")];
 
 /// Runs until it reads that a peer was repaired, and keeps what it read.
 const PROGRAM: &str = r#"set -eu
@@ -27,8 +28,12 @@ async fn a_member_of_a_killed_agent_runs_again_elsewhere_while_its_peer_runs_on(
     let pool = Pool::open().await?;
     let controller = pool.controller(&pool.path("controller"), "127.0.0.1:0").await?;
     let mut agents = Vec::new();
-    for name in AGENTS {
-        let part = pool.agent(&controller.url, name, "A100 80GB").await?;
+    for (name, port_base) in AGENTS {
+        let mut args = pool.agent_args(&controller.url, &pool.path(name), "A100 80GB");
+        // They stand on one machine, and their members listen there.
+        args.extend(["--port-base", port_base].map(str::to_owned));
+        let mut part = Part::start(pool.home(), name, args)?;
+        while part.said("event").await? != "linked" {}
         let node = NodeId(Signer::open_or_create(&pool.path(name).join("node.key"))?.account().0);
         agents.push((node, part));
     }

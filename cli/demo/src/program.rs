@@ -12,10 +12,14 @@ pub(crate) const MOUNT: &str = "train";
 const FILES: u8 = 6;
 const SIZE: usize = (1 << 20) + 4_321;
 
+/// Programs that [`hash_everything`] needs.
+pub(crate) const NEEDED: &str = "sh,find,sort,sha256sum,sleep";
+
 /// Reads every file of the dataset and writes its hash, with a line for each as it goes.
-pub(crate) fn hash_everything() -> Vec<String> {
-    shell(&format!(
-        r#"set -eu
+pub(crate) fn hash_everything() -> String {
+    format!(
+        r#"#!/bin/sh
+set -eu
 cd "$SELION_DATA_DIR"
 echo "slice $SELION_SLICE of $SELION_GPU"
 if (: > {MOUNT}/written-by-the-renter) 2>/dev/null; then echo "the data is writable"; else echo "the data is read-only"; fi
@@ -25,8 +29,9 @@ while IFS= read -r file; do
     echo "read $file"
     sleep 0.15
 done < "$HOME/files"
-echo "done""#
-    ))
+echo "done"
+"#
+    )
 }
 
 /// Says once that it started, then counts until it is stopped.
@@ -79,7 +84,7 @@ while :; do sleep 1; done"#,
     )
 }
 
-fn shell(script: &str) -> Vec<String> {
+pub(crate) fn shell(script: &str) -> Vec<String> {
     ["sh", "-c", script].map(str::to_owned).to_vec()
 }
 

@@ -12,6 +12,7 @@ pub mod controller;
 pub mod data;
 pub mod demo;
 pub mod evidence;
+pub mod image;
 pub mod key;
 pub mod lease;
 mod lease_outputs;

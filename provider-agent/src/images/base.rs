@@ -132,19 +132,8 @@ impl Base {
     ///
     /// What is missing, in words.
     pub(super) fn of_this_machine() -> Result<Self, String> {
-        let programs: BTreeMap<&str, PathBuf> =
-            PROGRAMS.into_iter().filter_map(|name| Some((name, program(name)?))).collect();
-        if let Some(missing) = NEEDED.into_iter().find(|name| !programs.contains_key(name)) {
-            return Err(format!("this machine has no program `{missing}` in {}", PLACES.join(", ")));
-        }
-        let libraries = libraries(programs.values())?;
-        let mut entries = frame();
-        for (name, path) in &programs {
-            entries.insert(format!("usr/bin/{name}"), Ingredient::Copy(path.clone(), 0o755));
-        }
-        for path in &libraries {
-            entries.insert(merged(path), Ingredient::Copy(path.clone(), 0o755));
-        }
+        let programs = PROGRAMS.into_iter().filter(|name| NEEDED.contains(name) || program(name).is_some());
+        let Recipe { mut entries, .. } = recipe(programs)?;
         for path in FILES.iter().map(Path::new).filter(|path| path.is_file()) {
             entries.insert(merged(path), Ingredient::Copy(path.to_owned(), 0o644));
         }
@@ -162,12 +151,40 @@ impl Base {
     }
 }
 
+/// What an image of these programs of the machine is made of, with the libraries that they load, and nothing else of it.
+///
+/// # Errors
+///
+/// What is missing, in words.
+pub fn recipe<'a>(programs: impl IntoIterator<Item = &'a str>) -> Result<Recipe, String> {
+    let found = |name: &'a str| match program(name) {
+        Some(path) => Ok((name, path)),
+        None => Err(format!("this machine has no program `{name}` in {}", PLACES.join(", "))),
+    };
+    let programs = programs.into_iter().map(found).collect::<Result<BTreeMap<&str, PathBuf>, String>>()?;
+    let mut entries = frame();
+    for path in libraries(programs.values())? {
+        entries.insert(merged(&path), Ingredient::Copy(path, 0o755));
+    }
+    for (name, path) in programs {
+        entries.insert(format!("usr/bin/{name}"), Ingredient::Copy(path, 0o755));
+    }
+    Ok(Recipe { entries, ..Recipe::default() })
+}
+
 fn program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        return None;
+    }
     PLACES.iter().find_map(|place| Path::new(place).join(name).canonicalize().ok().filter(|path| path.is_file()))
 }
 
 /// What the programs load, by the machine's own loader.
 fn libraries<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeSet<PathBuf>, String> {
+    let mut programs = programs.peekable();
+    if programs.peek().is_none() {
+        return Ok(BTreeSet::new());
+    }
     let ldd = program("ldd").ok_or("this machine has no `ldd`, which tells the libraries of programs; install it")?;
     let mut command = Command::new(ldd);
     command.args(programs).env_clear().env("PATH", PLACES.join(":")).env("LC_ALL", "C").stdin(Stdio::null());
@@ -279,6 +296,16 @@ mod tests {
         );
         assert_eq!(merged(&found[1]), "usr/lib64/ld-linux-x86-64.so.2");
         assert_eq!(merged(Path::new("/opt/lib/x.so")), "opt/lib/x.so");
+    }
+
+    #[test]
+    fn a_recipe_of_named_programs_has_those_and_one_that_is_not_there_is_named() {
+        let made = recipe(["sh", "cat"]).unwrap();
+        let programs: Vec<_> = made.entries.keys().filter(|name| name.starts_with("usr/bin/")).collect();
+        assert_eq!(programs, ["usr/bin/cat", "usr/bin/sh"]);
+        assert!(recipe([]).unwrap().entries.keys().all(|name| !name.contains("libc")));
+        assert!(recipe(["sh", "no-such"]).unwrap_err().contains("`no-such`"));
+        assert!(recipe(["../../etc/passwd"]).is_err() && recipe(["/etc/passwd"]).is_err(), "names only");
     }
 
     #[test]

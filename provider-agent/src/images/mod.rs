@@ -19,6 +19,7 @@ use crate::runtime::{self, Person, RootFs, remove_tree};
 use crate::staging::blocking;
 
 use base::Base;
+pub use base::recipe;
 
 /// Owner of the pin of the base.
 const BASE: &str = "base";

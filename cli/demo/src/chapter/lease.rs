@@ -12,8 +12,9 @@ use selion_api::{IsolationClass, Reason};
 use serde_json::{Value, json};
 
 use super::data::Data;
+use super::image;
 use crate::fault::{Expecting, Told, expect};
-use crate::program::{MOUNT, expected_result, hash_everything};
+use crate::program::{MOUNT, expected_result, hash_everything, shell};
 use crate::renter::{PATIENCE, Renter, mig, request, tell};
 use crate::stage::Stage;
 use crate::tail::Tail;
@@ -27,12 +28,16 @@ const PROFILE: &str = "1g.10gb";
 /// Leases, runs, follows, fetches, compares.
 pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> Told<(Value, ())> {
     let own = !stage.options.command.is_empty();
-    let command = if own { stage.options.command.clone() } else { hash_everything() };
     let patience = if own { OWN_COMMAND } else { PATIENCE };
-    let mut wanted = request(vec![selion_api::MemberWant::of(mig(PROFILE))], command);
+    let mut wanted = request(vec![selion_api::MemberWant::of(mig(PROFILE))], stage.options.command.clone());
+    let made = if own { None } else { image::build(stage, renter).await? };
     if own {
         // Who brings a program may have a real GPU for it.
         wanted.classes = IsolationClass::ALL.to_vec();
+    } else if let Some(made) = &made {
+        wanted.image = Some(made.cid.clone());
+    } else {
+        wanted.command = shell(&hash_everything());
     }
     wanted.datasets = vec![DatasetMount { cid: data.cid.clone(), mount: MOUNT.to_owned() }];
     let asked = renter.ask(wanted).await.expecting("a MIG slice to be leased")?;
@@ -66,6 +71,7 @@ pub(super) async fn run_on_data(stage: &Stage, renter: &Renter, data: &Data) -> 
         "log_lines": lines.len(),
         "live": live,
         "mounted": mounted,
+        "image": made.map(|made| json!({ "cid": made.cid, "digest": made.digest })),
         "outputs_cid": cid,
         "result": compared,
         "billable_ms": place.billable_ms,

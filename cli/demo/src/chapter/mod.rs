@@ -4,6 +4,7 @@ mod chain;
 mod data;
 mod fleet;
 mod gang;
+mod image;
 mod kubo;
 mod lease;
 mod loss;
@@ -71,7 +72,7 @@ async fn acts(stage: &mut Stage, cast: &mut Cast) -> Result<(), Stopped> {
     let data =
         stage.step("dataset", "a dataset is added by its CID", async |stage| data::add(stage, ada).await).await?;
     stage
-        .step("mig_lease", "a MIG slice runs a program on the verified data", async |stage| {
+        .step("mig_lease", "a MIG slice runs an image, made here, on the verified data", async |stage| {
             lease::run_on_data(stage, ada, &data).await
         })
         .await?;
