@@ -649,6 +649,8 @@ fn a_lease_that_fills_the_disk_is_ended_at_its_own_cost_and_the_others_run_on() 
         let honest = assignment(&spec, 1, "while :; do sleep 0.05; done");
         let script = "dd if=/dev/zero of=$HOME/fill bs=64k 2>/dev/null; while :; do sleep 0.05; done";
         let filler = Assignment { gpus: vec![spec.gpus[1].gpu], disk_bytes: 8 << 30, ..assignment(&spec, 2, script) };
+        // This disk is memory, and what is written to it counts as that.
+        let filler = Assignment { ram_bytes: 8 << 30, ..filler };
         link.want(1, vec![honest.clone(), filler.clone()]).await;
         for _ in 0..4 {
             link.report().await;
