@@ -1,11 +1,19 @@
 //! What the node's box gives and holds beside keeping apart: found by trying it.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use selion_api::commit::Network;
 use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::book::replace;
 use crate::config::Config;
+use crate::error::chain;
+use crate::runtime::keep::clock;
 use crate::runtime::{Groups, RootFs, Walls, probe_network, prove};
 
 /// Tries it behind these walls in this root, with rooms under `folder`, the agent's state. What does not work is not offered.
@@ -37,4 +45,42 @@ pub(crate) async fn found(
     };
     let limits = prove(folder, walls, groups, root).await;
     found.iter().chain(network.iter()).chain(limits.iter()).collect()
+}
+
+/// File of what was found, in the state directory.
+const FILE: &str = "found.json";
+
+/// What was found, and of what.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    mark: String,
+    features: BoxFeatures,
+}
+
+/// A name of everything that what is found hangs on: this life of the machine, the program, and what the owner sets.
+pub(crate) fn mark(config: &Config, walls: &Walls) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(clock::boot().unwrap_or_default());
+    let program =
+        fs::metadata(&walls.helper).map(|meta| (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()));
+    hasher.update(format!("{:?}", program.ok()));
+    hasher.update(format!("{config:?}"));
+    format!("{:x}", hasher.finalize())
+}
+
+/// What was found before of the same `mark`.
+pub(crate) fn recall(state: &Path, mark: &str) -> Option<BoxFeatures> {
+    let kept: Kept = serde_json::from_slice(&fs::read(state.join(FILE)).ok()?).ok()?;
+    (kept.mark == mark).then_some(kept.features)
+}
+
+/// Keeps what was found.
+pub(crate) fn remember(state: &Path, mark: &str, features: BoxFeatures) {
+    if recall(state, mark) == Some(features) {
+        return;
+    }
+    let bytes = serde_json::to_vec(&Kept { mark: mark.to_owned(), features }).unwrap_or_default();
+    if let Err(error) = replace(&state.join(FILE), &bytes) {
+        tracing::warn!(error = chain(&error), "what this node's box gives is found out again at the next start");
+    }
 }

@@ -10,6 +10,7 @@
 
 mod agent;
 pub mod book;
+mod boxes;
 mod claim;
 mod config;
 mod controller;

@@ -114,11 +114,12 @@ impl Uploads {
     }
 
     /// Takes over what an earlier life of the agent left, before its rooms are cleared: what it had not sent, and the
-    /// folders of members that its end interrupted. The members, each with its record and what follows.
-    pub(crate) async fn recover(&self) -> BTreeMap<MemberKey, (Record, watch::Receiver<Outputs>)> {
-        let shelf = self.inner.parts.shelf.clone();
+    /// folders of members that its end interrupted. Those that run on keep theirs. The members, each with its record and what follows.
+    pub(crate) async fn recover(&self, run: &[MemberKey]) -> BTreeMap<MemberKey, (Record, watch::Receiver<Outputs>)> {
+        let (shelf, run) = (self.inner.parts.shelf.clone(), run.to_vec());
         let records = blocking(move || {
             let mut records = shelf.records();
+            records.retain(|record| !run.contains(&record.key));
             records.retain_mut(|record| {
                 let aside = record.said.is_none();
                 if aside {
