@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use borsh::{BorshDeserialize, BorshSerialize};
 use selion_api::agent::{Assignment, Report};
 
-use crate::book::{BookError, replace};
+use crate::book::{BookError, LEASES, replace};
+use crate::config::Config;
 use crate::member_key::MemberKey;
 use crate::runtime::keep::Lock;
 use crate::runtime::{Found, Running, Runtime};
@@ -53,6 +54,12 @@ pub(crate) fn note(base: &Path, assignment: &Assignment) -> Result<(), BookError
 fn read(base: &Path) -> Option<Assignment> {
     let entry: Entry = borsh::from_slice(&std::fs::read(base.join(FILE)).ok()?).ok()?;
     Some(entry.assignment)
+}
+
+/// Whether commands that an earlier agent of this configuration started may run: they are to be taken up before anything else.
+#[must_use]
+pub fn may_run(config: &Config) -> bool {
+    !pending(&config.state_dir.join(LEASES)).is_empty()
 }
 
 /// Names of the folders below `leases` whose members may run.

@@ -135,8 +135,8 @@ struct Linked {
     spec: Option<NodeSpec>,
     /// The meter as last read.
     metered_ms: u64,
-    /// What was printed, by number.
-    records: BTreeMap<u64, (LogSource, Vec<u8>)>,
+    /// What was printed, by lease and number.
+    records: BTreeMap<(u64, u64), (LogSource, Vec<u8>)>,
 }
 
 impl Linked {
@@ -175,18 +175,22 @@ impl Linked {
         loop {
             match self.next().await {
                 ToController::Report(signed) => return signed.report,
-                ToController::Logs(chunk) => self.keep(chunk),
+                ToController::Logs(chunk) => self.keep(chunk).await,
                 _ => {}
             }
         }
     }
 
-    fn keep(&mut self, LogChunk { first, records, .. }: LogChunk) {
+    /// Keeps what was printed, and says so, as a controller does.
+    async fn keep(&mut self, chunk: LogChunk) {
+        let LogChunk { lease, attempt, member, first, records, .. } = chunk;
+        let next = first + records.len() as u64;
         for (number, record) in (first..).zip(records) {
             let new = (record.source, record.bytes);
-            let before = self.records.insert(number, new.clone());
+            let before = self.records.insert((lease.seq, number), new.clone());
             assert!(before.is_none_or(|before| before == new), "record {number} is another now");
         }
+        self.send(ToAgent::LinesKept { lease, attempt, member, next, again: false }).await;
     }
 
     /// Everything that was printed, up to the end of the member's records.
@@ -194,7 +198,7 @@ impl Linked {
         loop {
             if let ToController::Logs(chunk) = self.next().await {
                 let end = chunk.end;
-                self.keep(chunk);
+                self.keep(chunk).await;
                 if end {
                     return;
                 }

@@ -158,6 +158,34 @@ impl ProcessRuntime {
     }
 }
 
+impl ProcessRuntime {
+    /// The box in the folder `base`: of a supervisor that listens, or of one that is gone and noted its end. If there is neither,
+    /// why, and what keeps the folder so.
+    async fn reach(&self, base: &Path) -> Result<Supervised, (Option<keep::Lock>, String)> {
+        let mut refused = io::Error::from(io::ErrorKind::NotConnected);
+        for _ in 0..REACH.0 {
+            match Supervised::connect(base, self.walls.grace, Arc::clone(&self.stays)).await {
+                Ok(running) => return Ok(running),
+                Err(error) => refused = error,
+            }
+            if refused.kind() == io::ErrorKind::Unsupported {
+                break;
+            }
+            match keep::lock(base) {
+                Ok(Locked::Ours(lock)) => {
+                    let over = Supervised::over(base, self.walls.grace);
+                    return over.ok_or_else(|| (Some(lock), why_gone(base)));
+                }
+                // It is about to listen, or about to be gone.
+                Ok(Locked::Taken) => tokio::time::sleep(REACH.1).await,
+                Err(error) => return Err((None, format!("its folder: {error}"))),
+            }
+        }
+        keep::end(base);
+        Err((None, format!("its supervisor cannot be taken up ({refused}) and was ended")))
+    }
+}
+
 /// A supervisor that does not hold a box yet. It may be waited for by whoever wants to; the system forgets it when it has ended.
 struct Nascent(Option<Child>);
 
@@ -200,8 +228,9 @@ impl Runtime for ProcessRuntime {
         let said = tokio::task::spawn_blocking(move || converse(socket, &order)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {
             Ok(None) => {
-                let running = Supervised::connect(&base, self.walls.grace, Arc::clone(&self.stays)).await;
-                let running = running.map_err(failed)?.in_group(group);
+                // It may have ended by now.
+                let running =
+                    self.reach(&base).await.map_err(|(_, why)| failed(io::Error::other(why)))?.in_group(group);
                 // It is on its own.
                 drop(nascent.0.take());
                 return Ok(Box::new(running));
@@ -219,32 +248,14 @@ impl Runtime for ProcessRuntime {
 
     async fn adopt(&self, base: &Path) -> Found {
         let group = || self.groups.as_ref().and_then(|groups| groups.found(&base.file_name()?.to_string_lossy()));
-        let gone = |lock, why: String| Found::Gone { lock, why };
-        let mut refused = io::Error::from(io::ErrorKind::NotConnected);
-        for _ in 0..REACH.0 {
-            match Supervised::connect(base, self.walls.grace, Arc::clone(&self.stays)).await {
-                Ok(running) => return Found::There(Box::new(running.in_group(group()))),
-                Err(error) => refused = error,
-            }
-            if refused.kind() == io::ErrorKind::Unsupported {
-                break;
-            }
-            match keep::lock(base) {
-                Ok(Locked::Ours(lock)) => {
-                    if let Some(over) = Supervised::over(base, self.walls.grace) {
-                        return Found::There(Box::new(over.in_group(group())));
-                    }
-                    // What is left in its group ends.
-                    drop(group());
-                    return gone(Some(lock), why_gone(base));
-                }
-                Ok(Locked::Taken) => tokio::time::sleep(REACH.1).await,
-                Err(error) => return gone(None, format!("its folder: {error}")),
+        match self.reach(base).await {
+            Ok(running) => Found::There(Box::new(running.in_group(group()))),
+            Err((lock, why)) => {
+                // What is left in its group ends.
+                drop(group());
+                Found::Gone { lock, why }
             }
         }
-        keep::end(base);
-        drop(group());
-        gone(None, format!("its supervisor cannot be taken up ({refused}) and was ended"))
     }
 
     fn leave(&self) {
