@@ -73,7 +73,7 @@ impl Node {
             roots.push(RootFs::Machine);
         }
         // So that what runs is taken up at once, what was found before is not found out again in the same life of the machine.
-        let mark = features::mark(config, &walls);
+        let mark = features::mark(config);
         let known = if stay.is_empty() { None } else { features::recall(book.dir(), &mark) };
         for root in roots.iter().filter(|_| known.is_none()) {
             probe(book.dir(), walls.clone(), root.clone()).await.map_err(|why| AgentError::Sandbox {

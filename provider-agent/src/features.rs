@@ -1,7 +1,6 @@
 //! What the node's box gives and holds beside keeping apart: found by trying it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use selion_api::commit::Network;
@@ -57,15 +56,13 @@ struct Kept {
     features: BoxFeatures,
 }
 
-/// A name of everything that what is found hangs on: this life of the machine, the program, and what the owner sets.
-pub(crate) fn mark(config: &Config, walls: &Walls) -> String {
+/// A name of what that hangs on which is found: this life of the machine, and what the owner sets. Another program of ours is no other
+/// machine: each box tries its own walls all the same.
+pub(crate) fn mark(config: &Config) -> String {
     let mut hasher = Sha256::new();
     hasher.update(clock::boot().unwrap_or_default());
-    let program =
-        fs::metadata(&walls.helper).map(|meta| (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec()));
-    hasher.update(format!("{:?}", program.ok()));
     hasher.update(format!("{config:?}"));
-    format!("{:x}", hasher.finalize())
+    hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What was found before of the same `mark`.
