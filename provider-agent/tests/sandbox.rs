@@ -323,7 +323,7 @@ async fn a_command_reaches_nothing_of_its_supervisors() {
     let script = format!(
         "for f in box lock record stdout stderr; do for d in {base} /selion /selion/work /selion/work/.. /selion/output/..; do \
          test -e $d/$f && echo $d/$f; done; done; grep -c /box /proc/net/unix; \
-         for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -c 'sandbox-exec keep'; done | sort -u; \
+         for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -c 'sandbox-exec [k]eep'; done | sort -u; \
          for n in 1 2 3 4 5 6 7 8 9; do readlink /proc/$$/fd/$n; done | grep -v -e pipe -e null; exit 0"
     );
     let (_, said) = run(Sandbox::Namespaces, &house, &script).await;
