@@ -253,7 +253,7 @@ pub async fn run(
         store: Store::open(node.book.content())?,
         gateway: config.controller.clone(),
         token: token.clone(),
-        logs: logs.clone(),
+        logs,
         told: outbound_in.clone(),
     };
     let uploads = Uploads::new(parts, halt.clone());
@@ -261,7 +261,7 @@ pub async fn run(
     let runs: Vec<MemberKey> = survey.taken.iter().map(|taken| MemberKey::of(&taken.assignment)).collect();
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover(&runs).await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event), &runs)?;
+    let mut agent = Agent::new(&config, &node, token, voucher_in, uploads, Arc::clone(&on_event), &runs)?;
     agent.take_up(survey.taken);
     agent.close_interrupted(left, survey.gone).await?;
     let guard = Arc::clone(&agent.shared.guard);
@@ -319,7 +319,6 @@ impl Agent {
     fn new(
         config: &Config,
         node: &Node,
-        logs: Logs,
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
@@ -335,7 +334,7 @@ impl Agent {
             images: node.images.clone(),
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
-            logs,
+            logs: uploads.logs(),
             told: uploads.told(),
             uploads,
             guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),

@@ -80,6 +80,11 @@ impl Uploads {
         self.inner.parts.told.clone()
     }
 
+    /// Where lines of members go.
+    pub(crate) fn logs(&self) -> Logs {
+        self.inner.parts.logs.clone()
+    }
+
     /// Notes that the member's command is about to run.
     pub(crate) async fn expect(&self, assignment: &Assignment, room: &Path) -> Result<(), ShelfError> {
         let (shelf, record) = (self.inner.parts.shelf.clone(), Record::of(assignment, room, now()));
