@@ -14,6 +14,8 @@ use selion_agent::{SANDBOX_COMMAND, sandbox_main};
 use selion_api::slice::Sandbox;
 use tokio_util::sync::CancellationToken;
 
+/// How long a command that was launched runs on when this was killed.
+const ALONE: Duration = Duration::from_millis(1_000);
 /// The kind that reaches the internet.
 const INTERNET: &str = "internet";
 
@@ -101,7 +103,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let runtime = ProcessRuntime::new(walls)?;
+        let runtime = ProcessRuntime::new(walls)?.alone(ALONE);
         let mut running = runtime.launch(launch).await?;
         Ok(running.wait().await?.code)
     })

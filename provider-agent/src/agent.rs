@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Desired, MemberEvent, Outputs, Peer, Report, Resume};
+use selion_api::agent::{Assignment, Desired, MemberEvent, Outputs, Peer, Report, Resume};
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::{Book, BookError};
+use crate::boxes::{self, Taken};
 use crate::claim::Collector;
 use crate::config::{Config, GpuSource};
 use crate::disk;
@@ -27,12 +28,13 @@ use crate::images::Images;
 use crate::keys;
 use crate::link::{Authority, Inbound, Link};
 use crate::logs::Logs;
-use crate::member::{self, Shared};
+use crate::member::{self, Followed, Shared};
 use crate::member_key::MemberKey;
 use crate::money::keep_vouchers;
 use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
+use crate::runtime::keep::Lock;
 use crate::runtime::{Bin, Groups, Outlook, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
 use crate::spec::{known_models, node_spec};
 
@@ -62,35 +64,44 @@ impl Node {
         known_models(&config.prices, &facts)?;
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
-        let images = open_images(config, &book).await?;
+        // What an earlier life started may run on.
+        let stay = boxes::pending(&book.leases());
+        let images = open_images(config, &book, &stay).await?;
         // Where leases run in images, that is what has to work; where they may run among the machine's programs, that too.
         let mut roots: Vec<RootFs> = images.iter().map(Images::base_root).collect::<Result<_, _>>()?;
         if images.is_none() || config.machine_root {
             roots.push(RootFs::Machine);
         }
-        for root in &roots {
+        // So that what runs is taken up at once, what was found before is not found out again in the same life of the machine.
+        let mark = features::mark(config);
+        let known = if stay.is_empty() { None } else { features::recall(book.dir(), &mark) };
+        for root in roots.iter().filter(|_| known.is_none()) {
             probe(book.dir(), walls.clone(), root.clone()).await.map_err(|why| AgentError::Sandbox {
                 sandbox: sandbox_name(config.sandbox),
                 why,
                 advice: advice(),
             })?;
         }
-        let groups = Groups::open(&group_of(&node.0));
+        let groups = Groups::open_but(&group_of(&node.0), &stay);
         let root = roots.first().unwrap_or(&RootFs::Machine);
-        let features = features::found(config, book.dir(), &walls, &groups, root).await;
+        let features = match known {
+            Some(features) => features,
+            None => features::found(config, book.dir(), &walls, &groups, root).await,
+        };
+        features::remember(book.dir(), &mark, features);
         let spec = NodeSpec { features, ..node_spec(config, node, provider(config, &book)?, &facts, config.sandbox) };
-        let runtime = runtime.within(groups);
+        let runtime = runtime.within(groups).alone(Duration::from_millis(config.alone_ms));
         Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
     }
 }
 
-async fn open_images(config: &Config, book: &Book) -> Result<Option<Images>, AgentError> {
+async fn open_images(config: &Config, book: &Book, stay: &[String]) -> Result<Option<Images>, AgentError> {
     if config.sandbox == Sandbox::None {
         return Ok(None);
     }
     let opened = Images::open(&book.images(), config.image_bytes, &config.registries, config.machine_root).await?;
     // Whose members they were lives no more.
-    opened.forget_members()?;
+    opened.forget_members_but(stay)?;
     Ok(Some(opened))
 }
 
@@ -242,14 +253,17 @@ pub async fn run(
         store: Store::open(node.book.content())?,
         gateway: config.controller.clone(),
         token: token.clone(),
-        logs: logs.clone(),
+        logs,
         told: outbound_in.clone(),
     };
     let uploads = Uploads::new(parts, halt.clone());
+    let survey = boxes::survey(node.runtime.as_ref(), &node.book.leases(), &node.book.outbox().members().0).await;
+    let runs: Vec<MemberKey> = survey.taken.iter().map(|taken| MemberKey::of(&taken.assignment)).collect();
     // Before the rooms of an earlier life are cleared.
-    let left = uploads.recover().await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
-    agent.close_interrupted(left).await?;
+    let left = uploads.recover(&runs).await;
+    let mut agent = Agent::new(&config, &node, token, voucher_in, uploads, Arc::clone(&on_event), &runs)?;
+    agent.take_up(survey.taken);
+    agent.close_interrupted(left, survey.gone).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
     keepers.spawn(Arc::clone(&guard).watch());
@@ -305,22 +319,22 @@ impl Agent {
     fn new(
         config: &Config,
         node: &Node,
-        logs: Logs,
         token: watch::Receiver<Option<String>>,
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
         on_event: OnEvent,
+        runs: &[MemberKey],
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
         let leases = book.leases();
-        let bin = clear(&leases, &book.dir().join(BIN))?;
+        let bin = clear(&leases, &book.dir().join(BIN), runs)?;
         let shared = Shared {
             gpus: Arc::clone(&node.gpus),
             runtime: Arc::clone(&node.runtime),
             images: node.images.clone(),
             store: Store::open(book.content())?,
             reporter: Reporter::new(Arc::clone(&book), node.spec.provider, on_event),
-            logs,
+            logs: uploads.logs(),
             told: uploads.told(),
             uploads,
             guard: Arc::new(Guard::open(config, Arc::clone(&book), node.spec.provider)?),
@@ -342,10 +356,26 @@ impl Agent {
         })
     }
 
-    /// States the end of every member that the agent's own end interrupted: its command died with the agent, at the
-    /// latest when the meter was last read. Where an earlier life saw the end of the command, that is stated; `left` is what was found of outputs.
-    async fn close_interrupted(&mut self, mut left: Left) -> Result<(), AgentError> {
-        let (open, ended) = self.book.outbox().members();
+    /// Goes on with members that an earlier life started.
+    fn take_up(&mut self, taken: Vec<Taken>) {
+        for taken in taken {
+            self.shared.guard.resume(&taken.assignment);
+            let run_ms = taken.running.run_ms().unwrap_or(taken.assignment.max_run_ms);
+            let (key, followed) = self.follow(&taken.assignment, Order::Start, run_ms);
+            let shared = Arc::clone(&self.shared);
+            self.members.spawn(async move { (key, member::go_on(shared, taken, followed).await) });
+        }
+    }
+
+    /// States the end of every other member that the agent's own end interrupted, at the latest when the meter was last read.
+    /// Where an earlier life saw the end of the command, that is stated; `left` is what was found of outputs, `gone` of boxes.
+    async fn close_interrupted(
+        &mut self,
+        mut left: Left,
+        gone: Vec<(MemberKey, String, Option<Lock>)>,
+    ) -> Result<(), AgentError> {
+        let (mut open, ended) = self.book.outbox().members();
+        open.retain(|report| !self.told.contains_key(&MemberKey::of_report(report)));
         for report in &open {
             let key = MemberKey::of_report(report);
             let (end, outputs) = match left.remove(&key) {
@@ -353,7 +383,9 @@ impl Agent {
                 None => (failed(report), None),
             };
             if matches!(end.event, MemberEvent::Failed { .. }) {
-                self.shared.logs.note(key, "the agent was restarted; the member did not outlive it".into());
+                let why = gone.iter().find(|(of, ..)| *of == key).map(|(_, why, _)| why.as_str());
+                let why = why.unwrap_or("nothing of it is left");
+                self.shared.logs.note(key, format!("the agent was restarted; the member did not outlive it: {why}"));
                 self.shared.logs.close(key);
             }
             self.shared.reporter.make(end, outputs).await.map_err(statement)?;
@@ -489,18 +521,23 @@ impl Agent {
         }
     }
 
-    fn prepare(&mut self, assignment: selion_api::agent::Assignment) {
-        let key = MemberKey::of(&assignment);
-        let (order, orders) = watch::channel(Order::Prepare);
+    fn prepare(&mut self, assignment: Assignment) {
+        let (key, followed) = self.follow(&assignment, Order::Prepare, assignment.max_run_ms);
+        let shared = Arc::clone(&self.shared);
+        self.members.spawn(async move { (key, member::drive(shared, assignment, followed).await) });
+    }
+
+    /// Holds a member from now on; what it follows.
+    fn follow(&mut self, assignment: &Assignment, at: Order, run_ms: u64) -> (MemberKey, Followed) {
+        let key = MemberKey::of(assignment);
+        let (order, orders) = watch::channel(at);
         let (peers_in, peers) = watch::channel(assignment.peers.clone());
         let (resume_in, resume) = watch::channel(assignment.resume.clone());
-        let (time_in, time) = watch::channel(assignment.max_run_ms);
+        let (time_in, time) = watch::channel(run_ms);
         let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
-        let held = Held { order: Order::Prepare, ended: false, gpus, slot };
-        self.held.insert(key, held);
+        self.held.insert(key, Held { order: at, ended: false, gpus, slot });
         self.told.insert(key, Told { order, peers: peers_in, resume: resume_in, time: time_in });
-        let shared = Arc::clone(&self.shared);
-        self.members.spawn(async move { (key, member::drive(shared, assignment, orders, peers, resume, time).await) });
+        (key, Followed { orders, peers, resume, time })
     }
 
     fn note(
@@ -561,12 +598,16 @@ fn statement(error: ReportError) -> AgentError {
     }
 }
 
-/// Throws away what members of an earlier life left behind; the bin into which it went. What stays is nobody's: no
-/// member is run twice.
-fn clear(leases: &Path, bin: &Path) -> Result<Bin, AgentError> {
+/// Throws away what members of an earlier life left behind, but those that run on; the bin into which it went. What stays is
+/// nobody's: no member is run twice.
+fn clear(leases: &Path, bin: &Path, runs: &[MemberKey]) -> Result<Bin, AgentError> {
     let failed = |source| AgentError::System { what: format!("clear {}", leases.display()), source };
     let bin = Bin::open(bin).map_err(failed)?;
+    let runs: Vec<String> = runs.iter().map(ToString::to_string).collect();
     for entry in std::fs::read_dir(leases).map_err(failed)?.flatten() {
+        if entry.file_name().to_str().is_some_and(|name| runs.iter().any(|runs| runs == name)) {
+            continue;
+        }
         if let Err(error) = bin.take(&entry.path()) {
             tracing::warn!(path = %entry.path().display(), %error, "a lease's folder cannot be moved; it stays");
         }

@@ -207,6 +207,14 @@ impl Guard {
         self.tabs().interrupted(seq);
     }
 
+    /// A member that an earlier life began runs on.
+    pub(crate) fn resume(&self, assignment: &Assignment) {
+        let Assignment { renter, rate, billed, delegate, .. } = *assignment;
+        self.tabs().resume(renter, MemberKey::of(assignment), rate, billed);
+        let used = Instant::now();
+        self.vaults().entry(renter).or_insert(Vault { delegate, said: None, used });
+    }
+
     /// A member runs from now on.
     pub(crate) fn begin(&self, assignment: &Assignment) {
         let Assignment { renter, rate, billed, .. } = *assignment;

@@ -10,6 +10,7 @@
 
 mod agent;
 pub mod book;
+mod boxes;
 mod claim;
 mod config;
 mod controller;
@@ -45,6 +46,7 @@ mod unsigned;
 mod vault;
 
 pub use agent::run;
+pub use boxes::may_run;
 pub use claim::{ClaimReport, claim, claim_all};
 pub use config::{Claiming, Config, GpuSource, Prices, Registries};
 pub use courier::{Courier, CourierError};

@@ -1,20 +1,23 @@
 //! The life of one member: prepare, run, end. One task each.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use selion_api::Reason;
-use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
+use selion_api::agent::{Assignment, LogRecord, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
 use selion_api::commit::{Network, Root};
 use selion_api::lease::{UNDECLARED_DISK_BYTES, default_cpu_milli, default_ram_bytes};
 use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 use selion_api::usage::{Usage, Used};
 use selion_dataplane::Store;
 use selion_dataplane::image::Image;
+use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::boxes::{self, Taken};
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
 use crate::guard::Guard;
@@ -28,7 +31,9 @@ use crate::reporter;
 use crate::reporter::{Eviction, Reporter};
 use crate::runtime::env::environment;
 use crate::runtime::spec::Limits;
-use crate::runtime::{self, Bin, Gang, Launch, Links, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
+use crate::runtime::{
+    self, Bin, Exit, Gang, Launch, Links, Outlet, Person, Quota, Rooms, RootFs, Running, Runtime, Why, capture, peers,
+};
 use crate::staging::{self, Staging, blocking};
 
 /// How long pipes may stay open after the command's group is gone.
@@ -106,6 +111,8 @@ enum Arrival {
 enum End {
     Exited(i32),
     Stopped,
+    /// The node failed it.
+    Lost,
     /// It is to be ended at once.
     Limited(Reason),
 }
@@ -120,6 +127,8 @@ struct Member {
     /// What it runs in, once that is here; `None` among the machine's own programs.
     image: Option<Image>,
     time: watch::Receiver<u64>,
+    /// The meter as it was stated last.
+    stated_ms: u64,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -130,19 +139,44 @@ struct Member {
 pub(crate) async fn drive(
     shared: Arc<Shared>,
     assignment: Assignment,
-    orders: watch::Receiver<Order>,
-    peers: watch::Receiver<Vec<Peer>>,
-    resume: watch::Receiver<Resume>,
-    time: watch::Receiver<u64>,
+    told: Followed,
 ) -> Result<(), reporter::ReportError> {
+    let Followed { orders, peers, resume, time } = told;
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None };
+    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms: 0 };
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);
     lived
+}
+
+/// Drives a member that an earlier life of the agent started, to its last report.
+///
+/// # Errors
+///
+/// As [`drive`].
+pub(crate) async fn go_on(shared: Arc<Shared>, taken: Taken, told: Followed) -> Result<(), reporter::ReportError> {
+    let Taken { assignment, running, last } = taken;
+    let (key, logs) = (MemberKey::of(&assignment), shared.logs.clone());
+    logs.reopen_member(key);
+    let Followed { orders, peers, resume, time } = told;
+    let stated_ms = last.metered_ms;
+    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms };
+    let announced = last.event != MemberEvent::Ready;
+    let lived = member.live_on(running, announced).await;
+    member.let_image_go().await;
+    logs.close(key);
+    lived
+}
+
+/// What a member follows.
+pub(crate) struct Followed {
+    pub(crate) orders: watch::Receiver<Order>,
+    pub(crate) peers: watch::Receiver<Vec<Peer>>,
+    pub(crate) resume: watch::Receiver<Resume>,
+    pub(crate) time: watch::Receiver<u64>,
 }
 
 impl Member {
@@ -186,8 +220,39 @@ impl Member {
         };
         self.write_peers(&rooms).await;
         match self.launch(&slices, &rooms, gang).await {
-            Ok(running) => self.run(running, slices, rooms).await,
+            Ok(mut running) => {
+                self.shared.guard.begin(&self.assignment);
+                let run_ms = *self.time.borrow();
+                running.may_run(run_ms).await;
+                self.run(running, slices, rooms, false).await
+            }
             Err(failure) => self.fail(failure, slices, Some(rooms)).await,
+        }
+    }
+
+    /// The rest of the life of a member whose command outlived an agent. Its slices are as they were: nobody else's.
+    async fn live_on(&mut self, mut running: Box<dyn Running>, announced: bool) -> Result<(), reporter::ReportError> {
+        let (on, slot) = (self.assignment.gpus.clone(), self.assignment.slot.clone());
+        let made = self.shared.with_gpus(move |gpus| {
+            let slices = gpus::make_all(gpus, &on, &slot)?;
+            slices.iter().try_for_each(|slice| gpus.set_busy(slice, true)).map(|()| slices)
+        });
+        let rooms = Rooms::at(&self.shared.leases.join(self.key.to_string()));
+        match made.await {
+            Ok(slices) => self.run(running, slices, rooms, announced).await,
+            Err(error) => {
+                // A GPU is gone, or was cut otherwise: what runs on it is of no use.
+                if let Err(error) = running.kill().await {
+                    tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
+                }
+                let metered_ms = running.ran_ms().max(self.stated_ms);
+                self.say(format!("its slice is gone: {}", chain(&error)));
+                self.remove(rooms).await;
+                self.shared.logs.close(self.key);
+                self.report(MemberEvent::Failed { reason: Reason::SliceFailed }, metered_ms, None).await?;
+                self.shared.guard.end(&self.assignment).await;
+                Ok(())
+            }
         }
     }
 
@@ -310,9 +375,10 @@ impl Member {
 
     /// The image may go from the node when room is needed.
     async fn let_image_go(&mut self) {
-        let (Some(images), Some(image)) = (self.shared.images.clone(), self.image.take()) else { return };
+        let Some(images) = self.shared.images.clone() else { return };
+        self.image = None;
         let member = self.key.to_string();
-        if let Err(error) = blocking(move || images.unpin(&member, &image)).await {
+        if let Err(error) = blocking(move || images.unpin(&member)).await {
             tracing::warn!(member = %self.key, %error, "an image stays pinned until the agent starts again");
         }
     }
@@ -375,6 +441,9 @@ impl Member {
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
         self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;
+        let (base, noted) = (rooms.base.clone(), self.assignment.clone());
+        let noted = blocking(move || boxes::note(&base, &noted)).await;
+        noted.map_err(|error| failed(chain(&error)))?;
         let all_busy = move |gpus: &mut dyn Gpus| slices.iter().try_for_each(|slice| gpus.set_busy(slice, true));
         let busy = self.shared.with_gpus(all_busy).await;
         let launched = match busy {
@@ -392,21 +461,23 @@ impl Member {
         mut running: Box<dyn Running>,
         slices: Vec<SliceHandle>,
         rooms: Rooms,
+        announced: bool,
     ) -> Result<(), reporter::ReportError> {
-        let mut meter = Meter::start();
-        self.shared.guard.begin(&self.assignment);
-        let pipes = self.capture(running.as_mut());
-        self.report(MemberEvent::Running, 0, None).await?;
+        let meter = Meter::of(running.ran_ms(), self.stated_ms);
+        let pipes = self.capture(running.as_ref());
+        if !announced {
+            self.report(MemberEvent::Running, 0, None).await?;
+        }
         let quota = Quota::new(rooms.writable(), disk_bytes(&self.assignment), running.head());
         let end = self.watch(running.as_mut(), &meter, &rooms, &quota).await?;
         // What is printed from now on is the last: it is kept, even if nobody takes it now.
         self.shared.logs.hasten(self.key);
         let ended = match end {
-            End::Exited(_) => Ok(()),
+            End::Exited(_) | End::Lost => Ok(()),
             End::Stopped => running.stop().await.map(drop),
             End::Limited(_) => running.kill().await.map(drop),
         };
-        let metered_ms = meter.stop();
+        let metered_ms = running.ran_ms().max(self.stated_ms);
         self.shared.guard.stopped(&self.assignment, metered_ms).await;
         if let Err(error) = ended {
             tracing::warn!(member = %self.key, %error, "the command cannot be waited for");
@@ -415,13 +486,13 @@ impl Member {
             self.say(format!("its network: {} bytes sent, {} received", traffic.sent, traffic.received));
         }
         let ended = self.ended(end, running.as_ref(), metered_ms);
-        drop(running);
         for pipe in pipes {
             let abort = pipe.abort_handle();
             if tokio::time::timeout(DRAIN, pipe).await.is_err() {
                 abort.abort();
             }
         }
+        drop(running);
         self.free(slices).await;
         let outputs = self.outputs(&rooms, ended).await;
         self.remove(rooms).await;
@@ -454,9 +525,10 @@ impl Member {
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut told = self.peers.clone();
-        let (mut time, began) = (self.time.clone(), tokio::time::Instant::now());
+        let mut time = self.time.clone();
         self.assignment.max_run_ms = *time.borrow_and_update();
-        let time_is_up = tokio::time::sleep(Duration::from_millis(self.assignment.max_run_ms));
+        let left = |all: u64| Duration::from_millis(all.saturating_sub(meter.read_ms()));
+        let time_is_up = tokio::time::sleep(left(self.assignment.max_run_ms));
         tokio::pin!(time_is_up);
         let mut ticks = tokio::time::interval(self.shared.meter);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -464,10 +536,10 @@ impl Member {
         loop {
             tokio::select! {
                 exit = running.wait() => match exit {
-                    Ok(exit) => return Ok(End::Exited(exit.code)),
+                    Ok(exit) => return Ok(self.exited(exit)),
                     Err(error) => {
-                        self.say(format!("the command cannot be waited for ({error}) and is stopped"));
-                        return Ok(End::Stopped);
+                        self.say(error.to_string());
+                        return Ok(End::Lost);
                     }
                 },
                 () = until(self.orders.clone(), Order::Stop) => return Ok(End::Stopped),
@@ -485,8 +557,8 @@ impl Member {
                 },
                 Ok(()) = time.changed() => {
                     self.assignment.max_run_ms = *time.borrow_and_update();
-                    let all = Duration::from_millis(self.assignment.max_run_ms);
-                    time_is_up.set(tokio::time::sleep(all.saturating_sub(began.elapsed())));
+                    time_is_up.set(tokio::time::sleep(left(self.assignment.max_run_ms)));
+                    running.may_run(self.assignment.max_run_ms).await;
                 }
                 Ok(()) = told.changed() => {
                     told.mark_unchanged();
@@ -494,6 +566,7 @@ impl Member {
                 }
                 _ = ticks.tick() => {
                     let metered_ms = meter.read_ms();
+                    self.stated_ms = metered_ms;
                     self.report(MemberEvent::Metered, metered_ms, None).await?;
                     self.tell_use(running, quota);
                     self.shared.guard.meter(&self.assignment, metered_ms).await;
@@ -509,21 +582,38 @@ impl Member {
         }
     }
 
+    /// What the end of a command means, which may have come while no agent was there.
+    fn exited(&self, exit: Exit) -> End {
+        match exit.why {
+            Why::Itself => End::Exited(exit.code),
+            Why::Asked => End::Stopped,
+            Why::Time => {
+                self.say(format!("its {} ms are used up", self.assignment.max_run_ms));
+                End::Stopped
+            }
+            Why::Alone => {
+                self.say("the agent was away for too long: it was ended by its supervisor".to_owned());
+                End::Lost
+            }
+        }
+    }
+
     /// How it ended, with the limit that it reached, if it did. What that was is in its log.
     fn ended(&self, end: End, running: &dyn Running, metered_ms: u64) -> Ended {
         let (code, limit) = match end {
             // A command whose part was killed may end as if nothing were.
             End::Exited(code) => (Some(code), ran_out(running).then_some(Reason::OutOfMemory)),
-            End::Stopped => (None, None),
+            End::Stopped | End::Lost => (None, None),
             End::Limited(reason) => (None, Some(reason)),
         };
+        let failed = matches!(end, End::Lost);
         let used = running.used().unwrap_or_default();
         let shown = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), |bytes| format!("{} MiB", bytes >> 20));
         if limit == Some(Reason::OutOfMemory) {
             let (most, peak) = (self.memory() >> 20, shown(used.memory_peak_bytes));
             self.say(format!("it needed more than its {most} MiB of memory: it is ended (peak {peak})"));
         }
-        Ended { code, limit, metered_ms }
+        Ended { code, limit, failed, metered_ms }
     }
 
     fn memory(&self) -> u64 {
@@ -544,17 +634,36 @@ impl Member {
         let _ = self.shared.told.try_send(ToController::Usage(Usage { lease, attempt, member, used }));
     }
 
-    fn capture(&self, running: &mut dyn Running) -> Vec<JoinHandle<()>> {
-        let sink = || {
-            let (logs, key) = (self.shared.logs.clone(), self.key);
-            move |records| {
-                let logs = logs.clone();
-                async move { logs.push(key, records).await }
+    /// Follows what it prints, from where an earlier life of the agent had kept it.
+    fn capture(&self, running: &dyn Running) -> Vec<JoinHandle<()>> {
+        let follow = |source| {
+            let outlet = running.outlet(source)?;
+            let reader = outlet.taken().and_then(|(bytes, record)| {
+                // What was kept and not noted any more is not kept twice.
+                let at = bytes + self.shared.logs.kept_since(self.key, source, record);
+                outlet.read_from(at).map(|(reader, lost)| (reader, at, lost))
+            });
+            match reader {
+                Ok((reader, at, lost)) => {
+                    if lost > 0 {
+                        self.say(format!("{lost} bytes that it printed while no agent was there are left out"));
+                    }
+                    Some(tokio::spawn(keep_records(
+                        self.shared.logs.clone(),
+                        self.key,
+                        source,
+                        outlet,
+                        reader,
+                        at + lost,
+                    )))
+                }
+                Err(error) => {
+                    self.say(format!("what it prints cannot be read: {error}"));
+                    None
+                }
             }
         };
-        let stdout = running.stdout().map(|pipe| tokio::spawn(capture::read_records(pipe, LogSource::Stdout, sink())));
-        let stderr = running.stderr().map(|pipe| tokio::spawn(capture::read_records(pipe, LogSource::Stderr, sink())));
-        stdout.into_iter().chain(stderr).collect()
+        [LogSource::Stdout, LogSource::Stderr].into_iter().filter_map(follow).collect()
     }
 
     /// Takes what the command left; it is sent in the background. What is known of it after a moment.
@@ -616,6 +725,21 @@ impl Member {
     ) -> Result<(), reporter::ReportError> {
         self.shared.reporter.report(&self.assignment, event, metered_ms, outputs).await
     }
+}
+
+/// Keeps what a stream brings from byte `at` on, and notes how far that is.
+async fn keep_records(logs: Logs, key: MemberKey, source: LogSource, outlet: Outlet, from: DuplexStream, at: u64) {
+    let (at, outlet) = (AtomicU64::new(at), &outlet);
+    let (at, logs) = (&at, &logs);
+    capture::read_records(from, source, |records: Vec<LogRecord>| async move {
+        let bytes: u64 = records.iter().map(|record| record.bytes.len() as u64).sum();
+        let next = logs.push(key, records).await;
+        let upto = at.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Err(error) = outlet.take(upto, next) {
+            tracing::warn!(member = %key, %error, "how far its output is kept cannot be noted");
+        }
+    })
+    .await;
 }
 
 /// Whether the kernel killed any of it for want of memory.

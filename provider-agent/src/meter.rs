@@ -1,11 +1,13 @@
-//! How long a command has run, by this machine's monotonic clock.
+//! How long a command has run, by the machine's clock since its start, which no end of an agent stops.
 
-use tokio::time::Instant;
+use crate::runtime::keep::clock;
 
-/// Counts from its making until [`Meter::stop`]. It does not outlive the agent, and neither does the command.
+/// Counts from the command's beginning until [`Meter::stop`], whichever agent reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
-    since: Instant,
+    since_ms: u64,
+    /// It never shows less than was stated before.
+    least_ms: u64,
     stopped_ms: Option<u64>,
 }
 
@@ -13,13 +15,20 @@ impl Meter {
     /// A meter that runs from now.
     #[must_use]
     pub fn start() -> Self {
-        Self { since: Instant::now(), stopped_ms: None }
+        Self::of(0, 0)
+    }
+
+    /// The meter of a command that has run for `ran_ms`, of which `least_ms` were stated.
+    #[must_use]
+    pub fn of(ran_ms: u64, least_ms: u64) -> Self {
+        Self { since_ms: clock::now_ms().saturating_sub(ran_ms), least_ms, stopped_ms: None }
     }
 
     /// Milliseconds so far, rounded down.
     #[must_use]
     pub fn read_ms(&self) -> u64 {
-        self.stopped_ms.unwrap_or_else(|| u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
+        let now = || clock::now_ms().saturating_sub(self.since_ms).max(self.least_ms);
+        self.stopped_ms.unwrap_or_else(now)
     }
 
     /// Stops it for good and tells what it shows.

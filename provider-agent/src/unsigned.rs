@@ -31,8 +31,10 @@ struct Tab {
     peak: Rate,
     /// What was open when it was last written down.
     written: Amount,
-    /// A member has ended since then.
-    has_ended: bool,
+    /// A member has ended since then, or something was paid.
+    is_stale: bool,
+    /// Members of an earlier life that may run on, with the meter as it was written down.
+    earlier: BTreeMap<MemberKey, u64>,
 }
 
 /// A member whose end is not told yet.
@@ -63,7 +65,7 @@ struct Over {
 }
 
 /// What a restart must not forget of a renter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Unsigned {
     /// The renter.
     pub(crate) renter: Account,
@@ -73,6 +75,9 @@ pub(crate) struct Unsigned {
     pub(crate) covered: Amount,
     /// Highest rate at which the renter's members ran at once since nothing was open last.
     pub(crate) peak: Rate,
+    /// Members that ran, each with the meter up to which its use is counted in what is open, or was paid.
+    #[serde(default)]
+    pub(crate) live: Vec<(MemberKey, u64)>,
 }
 
 /// More is open than may be.
@@ -96,6 +101,11 @@ impl Tab {
         running.fold(Rate::ZERO, |sum, live| sum.saturating_add(live.rate))
     }
 
+    /// Whatever an earlier life left is told in reports up to this number.
+    fn told(&mut self, seq: u64) {
+        self.over.iter_mut().filter(|over| over.seq == u64::MAX).for_each(|over| over.seq = seq);
+    }
+
     fn note_peak(&mut self) {
         let rate = self.rate();
         self.peak = if self.open() == Amount::ZERO { rate } else { self.peak.max(rate) };
@@ -107,7 +117,7 @@ impl Tab {
     fn cover(&mut self, total: Amount, acked: u64) {
         let mut from = self.covered;
         let mut left = total.saturating_sub(from);
-        self.covered = total;
+        (self.covered, self.is_stale) = (total, true);
         let mut live: Vec<&mut Live> = self.live.values_mut().collect();
         live.sort_by_key(|one| one.billed);
         for one in live {
@@ -135,7 +145,10 @@ impl Tabs {
         for one in kept {
             let tab = tabs.0.entry(one.renter).or_default();
             (tab.covered, tab.peak, tab.written) = (one.covered, one.peak, one.open);
-            tab.over.push(Over { open: one.open, paid: Amount::ZERO, seq: u64::MAX });
+            tab.earlier = one.live.iter().copied().collect();
+            if one.open > Amount::ZERO {
+                tab.over.push(Over { open: one.open, paid: Amount::ZERO, seq: u64::MAX });
+            }
         }
         for (renter, total) in vouchers {
             match tabs.0.get_mut(renter) {
@@ -147,10 +160,18 @@ impl Tabs {
         tabs
     }
 
-    /// The ends of all that an earlier life left are told in reports up to the number `seq`.
+    /// The ends of all that an earlier life left are told in reports up to the number `seq`, but of what runs on.
     pub(crate) fn interrupted(&mut self, seq: u64) {
-        let over = self.0.values_mut().flat_map(|tab| &mut tab.over);
-        over.filter(|over| over.seq == u64::MAX).for_each(|over| over.seq = seq);
+        self.0.values_mut().filter(|tab| tab.live.is_empty()).for_each(|tab| tab.told(seq));
+    }
+
+    /// A member that an earlier life began runs on. What it used up to the last writing is in what that life left open; it is
+    /// counted from there on.
+    pub(crate) fn resume(&mut self, renter: Account, key: MemberKey, rate: Rate, billed: Amount) {
+        let tab = self.0.entry(renter).or_default();
+        let metered_ms = tab.earlier.remove(&key).unwrap_or(0);
+        tab.live.insert(key, Live { rate, billed, metered_ms, paid: rate.bill(metered_ms) });
+        tab.note_peak();
     }
 
     /// A member runs from now on.
@@ -179,11 +200,14 @@ impl Tabs {
     /// The member has ended; the report that says so has the number `seq`, or a lower one.
     pub(crate) fn end(&mut self, renter: Account, key: MemberKey, seq: u64) {
         let Some(tab) = self.0.get_mut(&renter) else { return };
-        tab.has_ended = true;
+        tab.is_stale = true;
         if let Some(live) = tab.live.remove(&key)
             && live.open() > Amount::ZERO
         {
             tab.over.push(Over { open: live.open(), paid: live.paid, seq });
+        }
+        if tab.live.is_empty() {
+            tab.told(seq);
         }
     }
 
@@ -233,22 +257,23 @@ impl Tabs {
     /// a member has ended.
     pub(crate) fn unwritten(&mut self, cap_ms: u64) -> Option<Vec<Unsigned>> {
         let is_due = |tab: &Tab| {
-            let step = if tab.has_ended { 0 } else { tab.peak.reserve(cap_ms).0 / 10 };
+            let step = if tab.is_stale { 0 } else { tab.peak.reserve(cap_ms).0 / 10 };
             let open = tab.open();
-            open < tab.written || open.saturating_sub(tab.written).0 > step
+            open < tab.written || open.saturating_sub(tab.written).0 > step || (tab.is_stale && !tab.live.is_empty())
         };
         if !self.0.values().any(is_due) {
             return None;
         }
         for tab in self.0.values_mut() {
-            (tab.written, tab.has_ended) = (tab.open(), false);
+            (tab.written, tab.is_stale) = (tab.open(), false);
         }
-        let open = self.0.iter().filter(|(_, tab)| tab.written > Amount::ZERO);
+        let open = self.0.iter().filter(|(_, tab)| tab.written > Amount::ZERO || !tab.live.is_empty());
         let kept = |(renter, tab): (&Account, &Tab)| Unsigned {
             renter: *renter,
             open: tab.written,
             covered: tab.covered,
             peak: tab.peak,
+            live: tab.live.iter().map(|(key, live)| (*key, live.metered_ms)).collect(),
         };
         Some(open.map(kept).collect())
     }

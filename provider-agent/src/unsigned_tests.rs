@@ -175,7 +175,16 @@ fn a_restart_forgets_at_most_a_tenth_of_the_cap_and_counts_the_vouchers_it_kept(
     assert_eq!(tabs.unwritten(CAP), None);
     tabs.meter(RENTER, member(1), CAP);
     let kept = tabs.unwritten(CAP).unwrap();
-    assert_eq!(kept, [Unsigned { renter: RENTER, open: Amount(CAP), covered: Amount::ZERO, peak: RATE }]);
+    assert_eq!(
+        kept,
+        [Unsigned {
+            renter: RENTER,
+            open: Amount(CAP),
+            covered: Amount::ZERO,
+            peak: RATE,
+            live: vec![(member(1), CAP)]
+        }]
+    );
     assert_eq!(tabs.unwritten(CAP), None);
 
     let mut again = Tabs::restore(&kept, &[]);
@@ -206,7 +215,35 @@ fn what_was_paid_is_written_down() {
     ran(&mut tabs, 1, 0, CAP);
     assert!(tabs.unwritten(CAP).is_some());
     tabs.cover(RENTER, Amount(CAP), 0);
-    assert_eq!(tabs.unwritten(CAP), Some(Vec::new()));
+    assert_eq!(tabs.unwritten(CAP).unwrap()[0].open, Amount::ZERO);
+    tabs.end(RENTER, member(1), 1);
+    assert_eq!(tabs.unwritten(CAP), Some(Vec::new()), "and forgotten with its member");
+}
+
+#[test]
+fn a_member_that_outlives_its_agent_is_counted_once_with_the_time_in_between_and_what_was_paid_stays_paid() {
+    let mut tabs = Tabs::default();
+    ran(&mut tabs, 1, 0, MINUTE);
+    tabs.cover(RENTER, Amount(MINUTE / 2), 0);
+    let kept = tabs.unwritten(CAP).unwrap();
+    for round in 1..4 {
+        // Crashes in a row, without anything written in between, count nothing twice.
+        let mut again = Tabs::restore(&kept, &[(RENTER, Amount(MINUTE / 2))]);
+        again.resume(RENTER, member(1), RATE, Amount::ZERO);
+        again.interrupted(9);
+        assert_eq!(open(&again), MINUTE / 2, "round {round}");
+        again.meter(RENTER, member(1), 3 * MINUTE);
+        assert_eq!(open(&again), 3 * MINUTE - MINUTE / 2);
+        again.cover(RENTER, Amount(3 * MINUTE), 9);
+        assert_eq!(open(&again), 0);
+        let paid = again.unwritten(CAP).unwrap();
+        let mut third = Tabs::restore(&paid, &[(RENTER, Amount(3 * MINUTE))]);
+        third.resume(RENTER, member(1), RATE, Amount::ZERO);
+        third.meter(RENTER, member(1), 3 * MINUTE + 5);
+        assert_eq!(open(&third), 5);
+        third.end(RENTER, member(1), 12);
+        assert_eq!(third.unwritten(CAP).unwrap()[0].open, Amount(5));
+    }
 }
 
 /// One thing that happens to a renter's members here and elsewhere.
@@ -289,7 +326,7 @@ proptest! {
                         tabs.end(RENTER, member(number), number);
                     }
                     let kept: Vec<_> = tabs.unwritten(0).unwrap_or_else(|| vec![Unsigned {
-                        renter: RENTER, open: Amount(open(&tabs)), covered: tabs.covered(RENTER), peak: RATE,
+                        renter: RENTER, open: Amount(open(&tabs)), covered: tabs.covered(RENTER), peak: RATE, live: Vec::new(),
                     }]);
                     tabs = Tabs::restore(&kept, &[(RENTER, Amount(signed))]);
                     tabs.interrupted(seq);

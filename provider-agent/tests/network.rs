@@ -474,7 +474,7 @@ async fn a_nat_is_an_ordinary_users_ends_before_its_helper_and_does_not_outlive_
         if killed {
             nix::sys::signal::kill(nix::unistd::Pid::from_raw(helper as i32), nix::sys::signal::Signal::SIGKILL)
                 .unwrap();
-            running.wait().await.unwrap();
+            assert_eq!(running.wait().await.unwrap().code, 137);
             let deadline = Instant::now() + PATIENCE;
             while !is_gone(nat) {
                 assert!(Instant::now() < deadline, "the NAT outlived its helper");
@@ -496,5 +496,10 @@ fn helper() -> u32 {
         let listed = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
         listed.split_ascii_whitespace().map(|id| id.parse::<u32>().unwrap()).collect::<Vec<_>>()
     });
-    children.filter(|id| nat_of(*id).is_some()).last().unwrap()
+    // Below its supervisor.
+    let helpers = children.flat_map(|id| {
+        let listed = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        listed.split_ascii_whitespace().map(|id| id.parse::<u32>().unwrap()).collect::<Vec<_>>()
+    });
+    helpers.filter(|id| nat_of(*id).is_some()).last().unwrap()
 }

@@ -293,8 +293,14 @@ async fn what_the_pool_misses_is_sent_again() {
     until(|| controller.shelf() == 0).await;
 }
 
+/// What the supervisor of the one lease wrote down.
+fn record(controller: &Controller) -> serde_json::Value {
+    let kept = std::fs::read_to_string(controller.dir.path().join("state/leases/lease-1-0.1.0/record")).unwrap();
+    serde_json::from_str(&kept).unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_command_had_written_when_its_agent_was_killed_is_kept_and_stated() {
+async fn what_a_command_had_written_when_its_box_was_killed_without_an_agent_is_kept_and_stated() {
     let mut controller = Controller::start().await;
     let agent = controller.agent();
     let mut link = controller.greet(0).await;
@@ -305,6 +311,8 @@ async fn what_a_command_had_written_when_its_agent_was_killed_is_kept_and_stated
     let room = controller.dir.path().join("state/leases/lease-1-0.1.0/output");
     until(|| room.join("pipe").exists()).await;
     drop((agent, link));
+    let supervisor = record(&controller)["supervisor"].as_i64().unwrap().try_into().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(supervisor), nix::sys::signal::Signal::SIGKILL).unwrap();
 
     let _agent = controller.agent();
     let mut link = controller.greet(0).await;
@@ -318,6 +326,36 @@ async fn what_a_command_had_written_when_its_agent_was_killed_is_kept_and_stated
     assert_eq!((kept.state, kept.skipped, kept.files), (OutputState::Partial, 1, 1), "{kept:?}");
     assert_eq!(kept.named[0].path, "pipe");
     assert_eq!(controller.text(&kept, "latest"), "step-100\n");
+    until(|| controller.shelf() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_came_while_no_agent_was_there_is_told_with_its_code_and_its_outputs_arrive() {
+    let mut controller = Controller::start().await;
+    let agent = controller.agent();
+    let mut link = controller.greet(0).await;
+    let script = "touch $SELION_OUTPUT_DIR/up; while ! test -e $SELION_OUTPUT_DIR/go; do sleep 0.01; done; \
+                  echo weights > $SELION_OUTPUT_DIR/model; exit 7";
+    let member = link.assignment(1, script);
+    link.run(&member).await;
+    let room = controller.dir.path().join("state/leases/lease-1-0.1.0/output");
+    until(|| room.join("up").exists()).await;
+    drop((agent, link));
+    std::fs::write(room.join("go"), "").unwrap();
+    until(|| record(&controller)["ended"].is_object()).await;
+    let ran_ms = record(&controller)["ended"]["ran_ms"].as_u64().unwrap();
+
+    let _agent = controller.agent();
+    let mut link = controller.greet(0).await;
+    let mut end = link.report().await;
+    while !end.event.is_last() {
+        end = link.report().await;
+    }
+    assert!(matches!(end.event, MemberEvent::Exited { code: 7, outputs: Some(_) }), "{end:?}");
+    assert_eq!(end.metered_ms, ran_ms, "to the millisecond at which it ended");
+    let kept = link.last_word().await;
+    assert_eq!(controller.text(&kept, "model"), "weights\n");
+    assert!(!room.exists());
     until(|| controller.shelf() == 0).await;
 }
 

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::sync::mpsc;
 
 use house::{House, PATIENCE, helper, is_root, kinds, ran, refused, run};
-use selion_agent::runtime::{ProcessRuntime, Rooms, Runtime, RuntimeError, sandbox_name};
+use selion_agent::runtime::{Found, ProcessRuntime, Rooms, Runtime, RuntimeError, Why, sandbox_name};
 use selion_api::slice::Sandbox;
 
 #[test]
@@ -256,12 +256,16 @@ async fn a_command_that_listens_has_its_grace_to_end_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_dies_with_its_agent() {
+async fn a_command_outlives_its_agent_and_ends_by_itself_if_none_comes() {
     for kind in kinds().await {
         let house = House::new();
         let told = life_line(&house);
         let inside = house.rooms.seen_in(kind).output;
-        let script = format!("exec 9> {}/life; (setsid sleep 100) & echo up >&9; exec sleep 100", inside.display());
+        let out = inside.display();
+        let script = format!(
+            "exec 9> {out}/life; (setsid sleep 100) & echo up >&9; while ! test -e {out}/agent-is-gone; do sleep 0.01; done; \
+             echo on > {out}/on; exec sleep 100"
+        );
         let mut agent = Command::new(helper())
             .args(["launch", sandbox_name(kind)])
             .args([&house.rooms.base, house.dir.path()])
@@ -271,8 +275,66 @@ async fn a_command_dies_with_its_agent() {
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "up\n", "{kind:?}");
         agent.kill().unwrap();
         agent.wait().unwrap();
+        fs::write(house.rooms.output.join("agent-is-gone"), "").unwrap();
         assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "gone", "{kind:?}");
+        assert!(house.rooms.output.join("on").exists(), "{kind:?}: it went on before");
+        let runtime = house.runtime(kind);
+        let Found::There(mut over) = runtime.adopt(&house.rooms.base).await else {
+            panic!("{kind:?}: its end is known")
+        };
+        let exit = over.wait().await.unwrap();
+        assert_eq!((exit.why, exit.code), (Why::Alone, 143), "{kind:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_box_falls_with_its_supervisor_and_that_is_said() {
+    for kind in kinds().await {
+        let house = House::new();
+        let told = life_line(&house);
+        let script = "exec 9> $OUT/life; (setsid sleep 100) & echo up >&9; exec sleep 100";
+        let mut running = house.runtime(kind).launch(house.launch(kind, script)).await.unwrap();
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "up\n", "{kind:?}");
+        let supervisor = nix::unistd::Pid::from_raw(supervisor(&house));
+        nix::sys::signal::kill(supervisor, nix::sys::signal::Signal::SIGKILL).unwrap();
+        let error = tokio::time::timeout(PATIENCE, running.wait()).await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("supervisor was killed"), "{error}");
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "gone", "{kind:?}");
+        drop(running);
+        let Found::Gone { lock: Some(lock), why } = house.runtime(kind).adopt(&house.rooms.base).await else {
+            panic!("{kind:?}: nothing is left")
+        };
+        assert!(why.contains("supervisor was killed"), "{why}");
+        // As long as somebody has it, nothing starts there.
+        let error = refused(kind, &house, house.launch(kind, "echo ran > $OUT/ran")).await;
+        assert!(error.to_string().contains("another supervisor"), "{error}");
+        drop(lock);
+        assert!(!house.rooms.output.join("ran").exists());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_reaches_nothing_of_its_supervisors() {
+    if !kinds().await.contains(&Sandbox::Namespaces) {
+        return;
+    }
+    let house = House::new();
+    let base = house.rooms.base.display();
+    let script = format!(
+        "for f in box lock record stdout stderr; do for d in {base} /selion /selion/work /selion/work/.. /selion/output/..; do \
+         test -e $d/$f && echo $d/$f; done; done; grep -c /box /proc/net/unix; \
+         for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline 2>/dev/null | grep -c 'sandbox-exec [k]eep'; done | sort -u; \
+         for n in 1 2 3 4 5 6 7 8 9; do readlink /proc/$$/fd/$n; done | grep -v -e pipe -e null; exit 0"
+    );
+    let (_, said) = run(Sandbox::Namespaces, &house, &script).await;
+    assert_eq!(said, "0\n0");
+}
+
+/// The supervisor of the house's box, by its own record.
+fn supervisor(house: &House) -> i32 {
+    let record = fs::read_to_string(house.rooms.base.join("record")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    record["supervisor"].as_i64().unwrap().try_into().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -302,7 +364,7 @@ async fn the_helper_carries_no_word_of_the_renters() {
         launch.env.push(("GLIBC_TUNABLES".into(), "a-word-of-the-renters".into()));
         let mut running = house.runtime(kind).launch(launch).await.unwrap();
         let helpers = helpers();
-        assert!(!helpers.is_empty());
+        assert!(helpers.len() >= 2, "a supervisor and its helper: {helpers:?}");
         for helper in helpers {
             let read = |file: &str| fs::read(format!("/proc/{helper}/{file}")).unwrap_or_default();
             for file in ["cmdline", "environ"] {
@@ -313,15 +375,19 @@ async fn the_helper_carries_no_word_of_the_renters() {
     }
 }
 
-/// Process ids of the helpers that this process started.
+/// Process ids of the supervisors that this process started, and of their helpers.
 fn helpers() -> Vec<u32> {
     let listed = fs::read_dir("/proc").unwrap().flatten();
-    let processes = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_ours = |process: &u32| {
+    let processes: Vec<u32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()).collect();
+    let parent = |process: u32| {
         let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-        let parent = stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse::<u32>().ok());
-        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        parent == Some(std::process::id()) && String::from_utf8_lossy(&words).contains("sandbox-exec")
+        stat.rsplit_once(") ").and_then(|(_, fields)| fields.split(' ').nth(1)?.parse::<u32>().ok())
     };
-    processes.filter(is_ours).collect()
+    let is_ours = |process: &u32| {
+        let own = Some(std::process::id());
+        let above = parent(*process);
+        let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        (above == own || above.and_then(parent) == own) && String::from_utf8_lossy(&words).contains("sandbox-exec")
+    };
+    processes.into_iter().filter(is_ours).collect()
 }

@@ -242,6 +242,16 @@ pub async fn main(out: Output, command: Command) -> Done {
 }
 
 async fn up(out: Output, config: Config, asks: bool) -> Done {
+    if selion_agent::may_run(&config) {
+        // A pool waits for two seconds; a chain may take longer than that to answer.
+        if out.is_json() {
+            out.json(&serde_json::json!({ "event": "taking_up" }))?;
+        } else {
+            line("commands of an earlier start are taken up first; what the chain has of this node is not looked at")?;
+        }
+        selion_agent::run(config, crate::stop::token()?, move |event| tell(out, &event)).await?;
+        return Ok(());
+    }
     let prospect = selion_agent::look(&config).await?;
     agree(out, &prospect.standing, asks)?;
     // Only now: until here Ctrl-C ends the program, also while it asks.

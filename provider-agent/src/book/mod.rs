@@ -9,7 +9,8 @@
 //!   reserve            room for the two above when a lease has filled the disk
 //!   vouchers/          the latest voucher of every renter
 //!   unsigned.json      what of renters' use no voucher covers
-//!   content/           content store          leases/   rooms of members
+//!   content/           content store          leases/   rooms of members, and what holds their boxes
+//!   found.json         what this machine's box gives, as it was found
 //!   logs/              what members printed and the controller does not have yet
 //!   outputs/           what members left, until the pool has it
 //! ```
@@ -203,7 +204,7 @@ impl Book {
     /// Where members live.
     #[must_use]
     pub fn leases(&self) -> PathBuf {
-        self.dir.join("leases")
+        self.dir.join(LEASES)
     }
 
     /// Where what members print is kept.
@@ -372,6 +373,9 @@ impl Book {
 
 /// File of what no voucher covers.
 const UNSIGNED: &str = "unsigned.json";
+
+/// Folder of the members' rooms.
+pub(crate) const LEASES: &str = "leases";
 
 /// Folder of outputs that wait to be sent.
 pub(crate) const OUTPUTS: &str = "outputs";

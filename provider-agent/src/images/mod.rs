@@ -85,14 +85,14 @@ impl Images {
         Ok(Self { cache, registry, base, machine })
     }
 
-    /// Withdraws the pins of members of an earlier life.
+    /// Withdraws the pins of members of an earlier life, but of those that may run on.
     ///
     /// # Errors
     ///
     /// [`ImagesError::Image`].
-    pub fn forget_members(&self) -> Result<(), ImagesError> {
+    pub fn forget_members_but(&self, stay: &[String]) -> Result<(), ImagesError> {
         for pin in self.cache.pins() {
-            if pin.owner != BASE {
+            if pin.owner != BASE && !stay.contains(&pin.owner) {
                 self.cache.unpin(&pin.owner, &pin.id)?;
             }
         }
@@ -162,13 +162,15 @@ impl Images {
         Ok(self.cache.pin(member, &image.id())?)
     }
 
-    /// Withdraws that.
+    /// Withdraws whatever was kept for a member.
     ///
     /// # Errors
     ///
     /// [`ImagesError::Image`].
-    pub fn unpin(&self, member: &str, image: &Image) -> Result<(), ImagesError> {
-        self.cache.unpin(member, &image.id())?;
+    pub fn unpin(&self, member: &str) -> Result<(), ImagesError> {
+        for pin in self.cache.pins().into_iter().filter(|pin| pin.owner == member) {
+            self.cache.unpin(member, &pin.id)?;
+        }
         Ok(())
     }
 

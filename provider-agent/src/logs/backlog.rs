@@ -134,9 +134,9 @@ impl Member {
 }
 
 impl Backlog {
-    /// Keeps the records within `most` bytes. Where they do not fit, they come back, if whoever prints may wait; else the
-    /// oldest behind the first part make room.
-    pub(super) fn push(&mut self, records: Vec<LogRecord>, most: u64, may_wait: bool) -> Result<(), Vec<LogRecord>> {
+    /// Keeps the records within `most` bytes; the number of the next one. Where they do not fit, they come back, if whoever prints
+    /// may wait; else the oldest behind the first part make room.
+    pub(super) fn push(&mut self, records: Vec<LogRecord>, most: u64, may_wait: bool) -> Result<u64, Vec<LogRecord>> {
         let may_wait = may_wait && !self.stalled && !self.hasty;
         let size: u64 = records.iter().map(|record| record.bytes.len() as u64).sum();
         while self.spool.bytes() + size > most {
@@ -147,7 +147,7 @@ impl Backlog {
                 break;
             }
         }
-        let Err(error) = self.spool.append(&records) else { return Ok(()) };
+        let Err(error) = self.spool.append(&records) else { return Ok(self.spool.next()) };
         if may_wait {
             return Err(records);
         }
@@ -156,7 +156,12 @@ impl Backlog {
             tracing::warn!(%error, lost = records.len(), "log records cannot be kept");
             self.spool.lose(records.len() as u64);
         }
-        Ok(())
+        Ok(self.spool.next())
+    }
+
+    /// Bytes of records from number `first` on that came from `source`. What cannot be read counts nothing.
+    pub(super) fn kept_since(&self, source: LogSource, first: u64) -> u64 {
+        self.spool.bytes_since(source, first).unwrap_or_default()
     }
 
     /// Nobody took anything for long.
@@ -167,6 +172,11 @@ impl Backlog {
     /// From now on nobody who prints waits.
     pub(super) fn hasten(&mut self) {
         self.hasty = true;
+    }
+
+    /// Its command runs on.
+    pub(super) fn reopen(&mut self) {
+        self.closed = false;
     }
 
     pub(super) fn close(&mut self) {

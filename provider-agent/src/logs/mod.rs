@@ -74,16 +74,35 @@ impl Logs {
         }
     }
 
-    /// Keeps what `key` printed. Waits for room as long as the controller takes something, else for [`PATIENCE`].
-    pub async fn push(&self, key: MemberKey, mut records: Vec<LogRecord>) {
-        let Some(member) = self.member(key) else { return };
+    /// Goes on with `key`, whose command outlived an earlier process of this agent: its numbers go on as well.
+    pub fn reopen_member(&self, key: MemberKey) {
+        if let Some(member) = self.member(key) {
+            member.with(|backlog| {
+                backlog.begin();
+                backlog.reopen();
+            });
+        }
+    }
+
+    /// Bytes of the records of `key` from number `first` on that came from `source`: what was kept after a stream's place was noted
+    /// last.
+    #[must_use]
+    pub fn kept_since(&self, key: MemberKey, source: LogSource, first: u64) -> u64 {
+        self.member(key).map_or(0, |member| member.with(|backlog| backlog.kept_since(source, first)))
+    }
+
+    /// Keeps what `key` printed; the number of the record after it. Waits for room as long as the controller takes something,
+    /// else for [`PATIENCE`].
+    pub async fn push(&self, key: MemberKey, mut records: Vec<LogRecord>) -> u64 {
+        // Nothing can be kept, so nothing was.
+        let Some(member) = self.member(key) else { return u64::MAX };
         loop {
             let mut room = member.room.subscribe();
             let (writer, most) = (Arc::clone(&member), self.share());
             let kept = blocking(move || writer.with(|backlog| backlog.push(records, most, true))).await;
             self.wake.notify_one();
             match kept {
-                Ok(()) => return,
+                Ok(next) => return next,
                 Err(back) => records = back,
             }
             if timeout(self.patience, room.changed()).await.is_err() {

@@ -120,6 +120,23 @@ impl Spool {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
+    /// Bytes of the records from number `first` on that came from `wanted`.
+    pub(super) fn bytes_since(&self, wanted: LogSource, first: u64) -> io::Result<u64> {
+        let mut bytes = 0;
+        for segment in self.segments.iter().filter(|segment| segment.next > first) {
+            let kept = fs::read(self.path(segment.first))?;
+            let (mut used, mut number) = (0, segment.first);
+            while let Some((record, size)) = whole_frame(&kept[used..])? {
+                if number >= first && record.source == wanted {
+                    bytes += record.bytes.len() as u64;
+                }
+                used += size;
+                number += 1;
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Keeps the records; on failure none of them.
     pub(super) fn append(&mut self, records: &[LogRecord]) -> io::Result<()> {
         let mut frames = Vec::new();
@@ -399,6 +416,27 @@ mod tests {
         assert_eq!(all(&spool, 20, 100), ["20..23 dropped", "on"]);
         spool.destroy();
         assert!(!dir.path().join("m").exists());
+    }
+
+    #[test]
+    fn what_a_stream_had_kept_after_a_number_is_counted_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(dir.path().join("m"), LIMITS).unwrap();
+        let of = |source, text: &str| LogRecord { source, bytes: text.as_bytes().to_vec() };
+        for n in 0..9 {
+            spool
+                .append(&[record(&format!("{n:010}")), of(LogSource::Stderr, "err"), of(LogSource::Agent, "note")])
+                .unwrap();
+        }
+        let spool = Spool::open(dir.path().join("m"), LIMITS).unwrap();
+        for (source, first, bytes) in [
+            (LogSource::Stdout, 0, 90),
+            (LogSource::Stdout, 21, 20),
+            (LogSource::Stderr, 22, 6),
+            (LogSource::Stderr, 99, 0),
+        ] {
+            assert_eq!(spool.bytes_since(source, first).unwrap(), bytes, "{source:?} {first}");
+        }
     }
 
     #[test]

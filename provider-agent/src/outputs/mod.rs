@@ -16,9 +16,9 @@ mod upload;
 
 use std::time::Duration;
 
-use selion_api::Hash32;
 use selion_api::agent::{MemberEvent, Outputs};
 use selion_api::commit::salted;
+use selion_api::{Hash32, Reason};
 
 pub(crate) use shelf::{Ended, Record, Shelf, ShelfError};
 pub(crate) use upload::{Parts, Uploads, lines};
@@ -34,6 +34,7 @@ pub(crate) fn event(ended: &Ended, salt: &Hash32, said: Option<&Outputs>) -> Mem
     let cid = said.and_then(|said| said.cid.as_ref());
     let outputs = cid.map(|cid| salted(salt, cid.as_bytes()));
     match *ended {
+        Ended { failed: true, .. } => MemberEvent::Failed { reason: Reason::RuntimeFailed },
         Ended { limit: Some(reason), .. } => MemberEvent::Limited { reason, outputs },
         Ended { code: Some(code), .. } => MemberEvent::Exited { code, outputs },
         Ended { code: None, .. } => MemberEvent::Stopped { outputs },

@@ -43,6 +43,9 @@ pub(crate) struct Ended {
     /// The limit at which it was ended, if one was.
     #[serde(default)]
     pub(crate) limit: Option<Reason>,
+    /// Whether the node failed it: its supervisor was killed, or no agent was there for too long.
+    #[serde(default)]
+    pub(crate) failed: bool,
     /// How long it ran.
     pub(crate) metered_ms: u64,
 }
@@ -216,7 +219,7 @@ mod tests {
         let mut record = Record::of(&assignment(1), &room, TimeMs(5));
         shelf.write(&record).unwrap();
         fs::write(room.join("model"), "weights").unwrap();
-        record.ended = Some(Ended { code: Some(3), limit: None, metered_ms: 70 });
+        record.ended = Some(Ended { code: Some(3), limit: None, failed: false, metered_ms: 70 });
         assert!(shelf.take(&record, &room).unwrap());
         assert!(!room.exists(), "its room is free");
         assert_eq!(fs::read(shelf.folder(record.key).join("model")).unwrap(), b"weights");

@@ -80,6 +80,11 @@ impl Uploads {
         self.inner.parts.told.clone()
     }
 
+    /// Where lines of members go.
+    pub(crate) fn logs(&self) -> Logs {
+        self.inner.parts.logs.clone()
+    }
+
     /// Notes that the member's command is about to run.
     pub(crate) async fn expect(&self, assignment: &Assignment, room: &Path) -> Result<(), ShelfError> {
         let (shelf, record) = (self.inner.parts.shelf.clone(), Record::of(assignment, room, now()));
@@ -114,11 +119,12 @@ impl Uploads {
     }
 
     /// Takes over what an earlier life of the agent left, before its rooms are cleared: what it had not sent, and the
-    /// folders of members that its end interrupted. The members, each with its record and what follows.
-    pub(crate) async fn recover(&self) -> BTreeMap<MemberKey, (Record, watch::Receiver<Outputs>)> {
-        let shelf = self.inner.parts.shelf.clone();
+    /// folders of members that its end interrupted. Those that run on keep theirs. The members, each with its record and what follows.
+    pub(crate) async fn recover(&self, run: &[MemberKey]) -> BTreeMap<MemberKey, (Record, watch::Receiver<Outputs>)> {
+        let (shelf, run) = (self.inner.parts.shelf.clone(), run.to_vec());
         let records = blocking(move || {
             let mut records = shelf.records();
+            records.retain(|record| !run.contains(&record.key));
             records.retain_mut(|record| {
                 let aside = record.said.is_none();
                 if aside {

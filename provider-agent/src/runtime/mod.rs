@@ -10,6 +10,7 @@ pub mod env;
 mod family;
 mod helper;
 mod ids;
+pub(crate) mod keep;
 mod masks;
 mod network;
 pub mod peers;
@@ -26,19 +27,22 @@ pub use advice::advice;
 pub use cgroup::{GroupUse, Groups, prove};
 pub use helper::sandbox_main;
 pub use ids::{Person, owners};
+pub use keep::Why;
 pub use network::{Block, Gang, Links, Outlook, Traffic, meet};
 pub use probe::{probe, probe_network};
 pub use process::{ProcessRuntime, Walls};
 pub use quota::Quota;
 pub use removal::{Bin, remove_tree};
 pub use rooms::{DATA, OUTPUT, Rooms, WORK, make_read_only};
+pub use supervised::Outlet;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use selion_api::agent::LogSource;
 use selion_api::slice::Sandbox;
-use tokio::process::{ChildStderr, ChildStdout};
+use tokio::io::DuplexStream;
 
 /// The hidden subcommand under which the binary calls [`sandbox_main`].
 pub const SANDBOX_COMMAND: &str = "sandbox-exec";
@@ -135,22 +139,50 @@ pub enum RuntimeError {
 pub struct Exit {
     /// Exit code; 128 + n for signal n.
     pub code: i32,
+    /// How long it ran, in milliseconds of the machine's clock.
+    pub ran_ms: u64,
+    /// Why it ended.
+    pub why: Why,
+}
+
+/// What became of a command that an earlier agent started.
+pub enum Found {
+    /// It runs, or has ended and it is known how.
+    There(Box<dyn Running>),
+    /// Nothing of it is left, and nobody will start it as long as this is held.
+    Gone {
+        /// Keeps its folder.
+        lock: Option<keep::Lock>,
+        /// Why, in words.
+        why: String,
+    },
 }
 
 /// A command that runs.
 #[async_trait]
 pub trait Running: Send {
-    /// Its standard output; `None` the second time.
-    fn stdout(&mut self) -> Option<ChildStdout>;
+    /// A stream of what it prints; `None` for what no command prints.
+    fn outlet(&self, source: LogSource) -> Option<Outlet>;
 
-    /// Its standard error; `None` the second time.
-    fn stderr(&mut self) -> Option<ChildStderr>;
+    /// Its standard output from the first byte on.
+    fn stdout(&mut self) -> Option<DuplexStream> {
+        self.outlet(LogSource::Stdout)?.read_from(0).ok().map(|(stream, _)| stream)
+    }
+
+    /// How long it runs, or ran, in milliseconds of a clock that no end of an agent stops.
+    fn ran_ms(&self) -> u64;
+
+    /// How long it may run in all, as it was last said.
+    fn run_ms(&self) -> Option<u64>;
+
+    /// Says how long it may run in all: without an agent it is ended then.
+    async fn may_run(&mut self, ms: u64);
 
     /// Waits for its end. May be dropped and called again. When it returns, nothing that the command started is left.
     ///
     /// # Errors
     ///
-    /// The system's, if the process cannot be waited for.
+    /// Its supervisor was killed. Nothing of it is left then either.
     async fn wait(&mut self) -> io::Result<Exit>;
 
     /// Asks the command and all that it started to end (SIGTERM), then kills them after the grace (SIGKILL). Returns
@@ -197,6 +229,12 @@ pub trait Runtime: Send + Sync {
     ///
     /// [`RuntimeError`]; nothing runs then.
     async fn launch(&self, launch: Launch) -> Result<Box<dyn Running>, RuntimeError>;
+
+    /// Takes up what an earlier agent started in the folder `base`.
+    async fn adopt(&self, base: &Path) -> Found;
+
+    /// From now on nothing that runs is ended because this is dropped: another agent takes it up.
+    fn leave(&self);
 }
 
 /// The sandbox's name in messages.

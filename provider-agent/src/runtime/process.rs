@@ -6,32 +6,31 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use selion_api::slice::Sandbox;
 use tokio::process::{Child, Command};
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use super::cgroup::{Group, Groups};
 use super::helper::{Plan, Refusal, Root, View};
 use super::ids::{Ids, Person};
+use super::keep::{self, Locked};
 use super::network::{Net, Outlook};
 use super::spec::Limits;
 use super::supervised::Supervised;
-use super::{Launch, RootFs, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
+use super::{Found, Launch, RootFs, Running, Runtime, RuntimeError, SANDBOX_COMMAND, env, sandbox_name};
 
-/// Longest wait for a helper to take its plan, and again for it to say that the command runs.
-const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
-/// Longest answer of a helper in bytes.
+/// Longest wait for a supervisor to take its order, and again for it to say that the command runs.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(25);
+/// Longest answer of a supervisor in bytes.
 const LONGEST_ANSWER: u64 = 16 << 10;
-
-type Job = Box<dyn FnOnce() + Send>;
-/// Reaches the thread that starts children; the thread lives as long as anyone holds one.
-pub(super) type Starter = mpsc::Sender<Job>;
+/// How long a box may be without an agent, if its owner does not say it.
+pub(crate) const ALONE: Duration = Duration::from_secs(60);
+/// Tries to reach a supervisor that has its folder and does not listen yet, and the time between them.
+const REACH: (u32, Duration) = (500, Duration::from_millis(10));
 
 /// How the commands of a node are kept apart from it.
 #[derive(Clone, Debug)]
@@ -53,13 +52,13 @@ pub struct Walls {
 /// Starts commands as child processes in one kind of sandbox.
 pub struct ProcessRuntime {
     walls: Walls,
-    /// One thread starts every child and lives as long as the agent: the kernel kills a child with its parent
-    /// *thread*.
-    starter: Starter,
     /// In which commands are held to their limits; `None` holds nothing.
     groups: Option<Groups>,
     /// Number of the next group.
     next: AtomicU64,
+    alone: Duration,
+    /// What runs stays when this is dropped.
+    stays: Arc<AtomicBool>,
 }
 
 impl ProcessRuntime {
@@ -68,7 +67,7 @@ impl ProcessRuntime {
     /// # Errors
     ///
     /// [`RuntimeError::BareRoot`] if root is to run commands without a sandbox; [`RuntimeError::Shown`] if a folder to
-    /// show is not there or holds the agent's own; [`RuntimeError::Spawn`] if the system gives no thread.
+    /// show is not there or holds the agent's own.
     pub fn new(mut walls: Walls) -> Result<Self, RuntimeError> {
         if walls.sandbox == Sandbox::None && nix::unistd::geteuid().is_root() {
             return Err(RuntimeError::BareRoot);
@@ -86,12 +85,14 @@ impl ProcessRuntime {
             }
             *path = real;
         }
-        let (starter, jobs) = mpsc::channel::<Job>();
-        std::thread::Builder::new()
-            .name("selion-starter".into())
-            .spawn(move || jobs.into_iter().for_each(|job| job()))
-            .map_err(|source| RuntimeError::Spawn { program: "the starter thread".into(), source })?;
-        Ok(Self { walls, starter, groups: None, next: AtomicU64::new(0) })
+        let stays = Arc::default();
+        Ok(Self { walls, groups: None, next: AtomicU64::new(0), alone: ALONE, stays })
+    }
+
+    /// The same, with boxes that end when no agent was there for so long.
+    #[must_use]
+    pub fn alone(self, alone: Duration) -> Self {
+        Self { alone, ..self }
     }
 
     /// The same, with each command in a group of its own.
@@ -107,20 +108,14 @@ impl ProcessRuntime {
         self.groups.as_ref().map(|groups| groups.make(&name, limits)).transpose()
     }
 
-    /// The command of a helper, and our end of the socket that is its standard input.
-    fn helper(&self) -> io::Result<(Command, UnixStream)> {
+    /// Starts a supervisor; it, and our end of the socket that is its standard input.
+    fn supervisor(&self) -> io::Result<(Nascent, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_write_timeout(Some(SETUP_TIMEOUT))?;
         ours.set_read_timeout(Some(SETUP_TIMEOUT))?;
         let mut command = Command::new(&self.walls.helper);
-        command
-            .arg(SANDBOX_COMMAND)
-            .env_clear()
-            .current_dir("/")
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Ok((command, ours))
+        command.args([SANDBOX_COMMAND, keep::KEEP]).env_clear().current_dir("/").stdin(OwnedFd::from(theirs));
+        Ok((Nascent(Some(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)), ours))
     }
 
     /// What the helper is told. The folders that the command writes to become its own.
@@ -129,7 +124,8 @@ impl ProcessRuntime {
         let Launch { command, mut env, rooms, devices, network, root, limits } = launch;
         let open_files = limits.open_files;
         env::strip(&mut env);
-        let agent = nix::unistd::getpid().as_raw();
+        // The supervisor puts itself here.
+        let agent = 0;
         if self.walls.sandbox == Sandbox::None {
             return Ok(Plan { agent, view: None, cwd: inside.work, command, env, open_files });
         }
@@ -160,18 +156,45 @@ impl ProcessRuntime {
         };
         Ok(Plan { agent, view: Some(view), cwd, command, env, open_files })
     }
+}
 
-    async fn spawn(&self, mut command: Command, program: &str) -> Result<Child, RuntimeError> {
-        let (tell, told) = oneshot::channel();
-        let runtime = Handle::current();
-        let job: Job = Box::new(move || {
-            let _context = runtime.enter();
-            // If the asker is gone, so is its end of the socket, and the helper ends without a plan.
-            let _ = tell.send(command.spawn());
-        });
-        self.starter.send(job).map_err(|_| RuntimeError::Closing)?;
-        let spawned = told.await.map_err(|_| RuntimeError::Closing)?;
-        spawned.map_err(|source| RuntimeError::Spawn { program: program.to_owned(), source })
+impl ProcessRuntime {
+    /// The box in the folder `base`: of a supervisor that listens, or of one that is gone and noted its end. If there is neither,
+    /// why, and what keeps the folder so.
+    async fn reach(&self, base: &Path) -> Result<Supervised, (Option<keep::Lock>, String)> {
+        let mut refused = io::Error::from(io::ErrorKind::NotConnected);
+        for _ in 0..REACH.0 {
+            match Supervised::connect(base, self.walls.grace, Arc::clone(&self.stays)).await {
+                Ok(running) => return Ok(running),
+                Err(error) => refused = error,
+            }
+            if refused.kind() == io::ErrorKind::Unsupported {
+                break;
+            }
+            match keep::lock(base) {
+                Ok(Locked::Ours(lock)) => {
+                    let over = Supervised::over(base, self.walls.grace);
+                    return over.ok_or_else(|| (Some(lock), why_gone(base)));
+                }
+                // It is about to listen, or about to be gone.
+                Ok(Locked::Taken) => tokio::time::sleep(REACH.1).await,
+                Err(error) => return Err((None, format!("its folder: {error}"))),
+            }
+        }
+        keep::end(base);
+        Err((None, format!("its supervisor cannot be taken up ({refused}) and was ended")))
+    }
+}
+
+/// A supervisor that does not hold a box yet. It may be waited for by whoever wants to; the system forgets it when it has ended.
+struct Nascent(Option<Child>);
+
+impl Drop for Nascent {
+    fn drop(&mut self) {
+        // What it started falls with it.
+        if let Some(mut child) = self.0.take() {
+            let _ = child.start_kill();
+        }
     }
 }
 
@@ -188,34 +211,75 @@ impl Runtime for ProcessRuntime {
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
         let sandbox = sandbox_name(self.walls.sandbox);
         let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
-        let folder = launch.rooms.base.clone();
+        let base = launch.rooms.base.clone();
         let plan = self.plan(launch);
         let plan = plan.map_err(|error| RuntimeError::Sandbox { sandbox, detail: format!("its folders: {error}") })?;
-        let folder = plan.view.as_ref().and_then(|view| view.network.as_ref()).map(|_| folder);
-        let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
-        let (command, socket) = self.helper().map_err(failed)?;
-        let child = self.spawn(command, &program).await?;
-        let mut running = Supervised::new(child, self.walls.grace, self.starter.clone(), folder).map_err(failed)?;
-        // It waits for its plan: whatever it starts is in the group.
-        running.enter(group).map_err(RuntimeError::Limits)?;
-        let said = tokio::task::spawn_blocking(move || converse(socket, &plan)).await;
+        let order = keep::Order {
+            version: keep::VERSION,
+            base: base.clone(),
+            helper: self.walls.helper.clone(),
+            plan,
+            groups: group.as_ref().map(Group::folders).unwrap_or_default(),
+            grace_ms: millis(self.walls.grace),
+            alone_ms: millis(self.alone),
+        };
+        let order = serde_json::to_vec(&order).map_err(|error| failed(io::Error::other(error)))?;
+        let (mut nascent, socket) = self.supervisor().map_err(failed)?;
+        let said = tokio::task::spawn_blocking(move || converse(socket, &order)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {
             Ok(None) => {
-                running.is_up();
+                // It may have ended by now.
+                let running =
+                    self.reach(&base).await.map_err(|(_, why)| failed(io::Error::other(why)))?.in_group(group);
+                // It is on its own.
+                drop(nascent.0.take());
                 return Ok(Box::new(running));
             }
             Ok(Some(refusal)) => refusal,
             Err(error) => Refusal::Failed(error.to_string()),
         };
-        // Dropping what runs kills whatever came up.
+        // Dropping what was started kills whatever came up.
         Err(match refusal {
             Refusal::NoSuchProgram => RuntimeError::NoSuchProgram { program, path: path.unwrap_or_default() },
+            Refusal::Limits(why) => RuntimeError::Limits(io::Error::other(why)),
             Refusal::Failed(detail) => RuntimeError::Sandbox { sandbox, detail },
         })
     }
+
+    async fn adopt(&self, base: &Path) -> Found {
+        let group = || self.groups.as_ref().and_then(|groups| groups.found(&base.file_name()?.to_string_lossy()));
+        match self.reach(base).await {
+            Ok(running) => Found::There(Box::new(running.in_group(group()))),
+            Err((lock, why)) => {
+                // What is left in its group ends.
+                drop(group());
+                Found::Gone { lock, why }
+            }
+        }
+    }
+
+    fn leave(&self) {
+        self.stays.store(true, Ordering::Release);
+    }
 }
 
-/// Tells a helper its plan; `None` once the command runs.
+/// Why nothing of a box is left whose end nobody noted.
+fn why_gone(base: &Path) -> String {
+    let before = keep::record(base).map(|record| record.boot().to_owned());
+    match (before, keep::clock::boot()) {
+        (Some(before), Ok(now)) if before != now => {
+            "the machine was started again, and nothing that ran on it was left".into()
+        }
+        (Some(_), _) => "its supervisor was killed while no agent was there, and the box fell with it".into(),
+        (None, _) => "it was about to start when the agent ended, and did not".into(),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Tells a supervisor its order; `None` once the command runs.
 fn converse(mut socket: UnixStream, plan: &[u8]) -> io::Result<Option<Refusal>> {
     socket.write_all(plan)?;
     socket.shutdown(Shutdown::Write)?;

@@ -49,17 +49,18 @@ impl Rooms {
     /// The file system's.
     pub fn make(base: &Path) -> io::Result<Self> {
         remove_tree(base)?;
-        let rooms = Self {
-            base: base.to_owned(),
-            work: base.join("work"),
-            data: base.join("data"),
-            output: base.join("output"),
-        };
+        let rooms = Self::at(base);
         for room in [&rooms.base, &rooms.work, &rooms.data, &rooms.output] {
             fs::create_dir_all(room)?;
             fs::set_permissions(room, Permissions::from_mode(0o755))?;
         }
         Ok(rooms)
+    }
+
+    /// The rooms that were made at `base`.
+    #[must_use]
+    pub fn at(base: &Path) -> Self {
+        Self { base: base.to_owned(), work: base.join("work"), data: base.join("data"), output: base.join("output") }
     }
 
     /// Folders for what a command writes over its image: for the files, and for the kernel. They are made afresh.

@@ -38,13 +38,19 @@ impl Group {
         Ok(this)
     }
 
-    /// Takes a process in; what it starts from then on is in it too.
-    pub(in crate::runtime) fn take(&self, process: i32) -> io::Result<()> {
-        self.places.iter().try_for_each(|(_, place)| {
-            let file = place.join("cgroup.procs");
-            let put = fs::write(&file, process.to_string());
-            put.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
-        })
+    /// One that was made by an earlier agent, of which these are the folders.
+    pub(super) fn found(groups: Groups, places: Vec<(Version, PathBuf)>) -> Self {
+        Self { groups, places }
+    }
+
+    /// Its folders.
+    pub(in crate::runtime) fn folders(&self) -> Vec<PathBuf> {
+        self.places.iter().map(|(_, place)| place.clone()).collect()
+    }
+
+    /// Lets what is in it live on.
+    pub(in crate::runtime) fn leave(mut self) {
+        self.places.clear();
     }
 
     /// What it used so far.

@@ -52,9 +52,26 @@ impl Groups {
     /// removed. There may be none.
     #[must_use]
     pub fn open(name: &str) -> Self {
+        Self::open_but(name, &[])
+    }
+
+    /// The same, but the groups of these commands stay, by the names of their folders.
+    #[must_use]
+    pub fn open_but(name: &str, stay: &[String]) -> Self {
         let mounted = layout::read().unwrap_or_default();
         let root = nix::unistd::geteuid().is_root();
-        Self(Arc::new(Parents(mounted.iter().filter_map(|one| Hierarchy::make(one, name, root)).collect())))
+        Self(Arc::new(Parents(mounted.iter().filter_map(|one| Hierarchy::make(one, name, root, stay)).collect())))
+    }
+
+    /// The group that an earlier agent made for a command by the name of its folder.
+    pub(super) fn found(&self, command: &str) -> Option<Group> {
+        let places = self.hierarchies().iter().filter_map(|one| {
+            let entries = fs::read_dir(&one.folder).into_iter().flatten().flatten();
+            let found = entries.map(|entry| entry.path()).find(|path| is_of(path, command));
+            found.map(|path| (one.version, path))
+        });
+        let places: Vec<_> = places.collect();
+        (!places.is_empty()).then(|| Group::found(self.clone(), places))
     }
 
     /// Whether a limit of this controller can be set.
@@ -82,17 +99,17 @@ impl Drop for Parents {
 
 impl Hierarchy {
     /// The agent's group in the first place that will do.
-    fn make(mounted: &Mounted, name: &str, root: bool) -> Option<Self> {
+    fn make(mounted: &Mounted, name: &str, root: bool, stay: &[String]) -> Option<Self> {
         let places = match (mounted.version, root) {
             // Nobody but root's programs make groups at the top of version 1, and its own group may be any shell's.
             (Version::One, true) => vec![&mounted.top, &mounted.own],
             (Version::Two, true) => vec![&mounted.own, &mounted.top],
             (_, false) => vec![&mounted.own],
         };
-        places.into_iter().find_map(|place| Self::make_in(mounted, place, name).ok())
+        places.into_iter().find_map(|place| Self::make_in(mounted, place, name, stay).ok())
     }
 
-    fn make_in(mounted: &Mounted, place: &Path, name: &str) -> io::Result<Self> {
+    fn make_in(mounted: &Mounted, place: &Path, name: &str, stay: &[String]) -> io::Result<Self> {
         let folder = place.join(name);
         let controllers = match mounted.version {
             Version::One => mounted.controllers.clone(),
@@ -107,19 +124,27 @@ impl Hierarchy {
             let all = fs::read_to_string(this.folder.join("cgroup.controllers"))?;
             pass_on(&this.folder, &all)?;
         }
-        this.clear();
+        this.clear(stay);
         Ok(this)
     }
 
-    /// Ends and removes what members' groups are left.
-    fn clear(&self) {
+    /// Ends and removes what members' groups are left, but these.
+    fn clear(&self, stay: &[String]) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if !stay.iter().any(|command| is_of(&entry.path(), command))
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
                 group::kill_all(&entry.path());
                 group::remove(entry.path());
             }
         }
     }
+}
+
+/// Whether a group is of the command with this folder: its name is the folder's and a number.
+fn is_of(group: &Path, command: &str) -> bool {
+    let number = group.file_name().and_then(|name| name.to_str()?.strip_prefix(command)?.strip_prefix('.'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Lets groups below `place`, of version 2, have the controllers that set limits; which those are.

@@ -1,10 +1,10 @@
-//! The helper process, which stands between the agent and a renter's command.
+//! The helper process, which stands between a supervisor and a renter's command.
 //!
 //! ```text
-//! agent ── helper ── init (pid 1 inside) ── the renter's command        sandbox `namespaces`
-//!          unshares   the view, the walls    no capability, no call but the list's
-//! agent ── helper ───────────────────────── the renter's command        sandbox `none`
-//!          takes in whatever the command leaves behind
+//! supervisor ── helper ── init (pid 1 inside) ── the renter's command        sandbox `namespaces`
+//!               unshares   the view, the walls    no capability, no call but the list's
+//! supervisor ── helper ───────────────────────── the renter's command        sandbox `none`
+//!               takes in whatever the command leaves behind
 //! ```
 //!
 //! The helper reads a [`Plan`] from the socket at its standard input. On that socket it says what went wrong; the
@@ -34,12 +34,14 @@ use std::os::unix::net::UnixStream;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
+use serde::de::DeserializeOwned;
 
+use super::keep;
 pub(super) use plan::{Plan, Refusal, Root, View};
 pub(super) use supervise::{END, STOP};
 
 /// Exit code of a helper whose command did not come to run.
-const FAILED: i32 = 125;
+pub(super) const FAILED: i32 = 125;
 /// Processes that a member may have where no group counts them.
 const NPROC: u64 = 32_768;
 /// `oom_score_adj` of a member: where memory runs out, the kernel takes members first, then anything else.
@@ -50,7 +52,14 @@ type Trouble = String;
 
 /// Body of the hidden subcommand: becomes the helper. To be called first thing in `main`, before any thread is started.
 pub fn sandbox_main() -> ! {
+    // No word of these is a renter's.
+    let word = std::env::args().nth(2);
+    if word.as_deref() == Some(keep::SPEAKS) {
+        println!("{}", keep::VERSION);
+        std::process::exit(0);
+    }
     let code = match Talk::take() {
+        Ok(talk) if word.as_deref() == Some(keep::KEEP) => keep::main(talk),
         Ok(talk) => serve(talk),
         Err(trouble) => {
             eprintln!("{trouble}; this is an internal command of the agent");
@@ -61,7 +70,7 @@ pub fn sandbox_main() -> ! {
 }
 
 fn serve(mut talk: Talk) -> i32 {
-    let started = talk.plan().map_err(Refusal::from).and_then(|plan| {
+    let started = talk.hear::<Plan>().map_err(Refusal::from).and_then(|plan| {
         prepare(&plan)?;
         match &plan.view {
             Some(view) => namespaces::run(&plan, view, &mut talk),
@@ -105,8 +114,8 @@ fn die_with_parent(by: Signal) -> Result<(), Trouble> {
     nix::sys::prctl::set_pdeathsig(by).map_err(|errno| format!("pdeathsig: {errno}"))
 }
 
-/// The socket to the agent.
-struct Talk(Option<UnixStream>);
+/// The socket to whoever started this: the supervisor, and a supervisor's to the agent.
+pub(super) struct Talk(Option<UnixStream>);
 
 impl Talk {
     /// Takes the socket from standard input, where nothing is left, and closes whatever else was inherited.
@@ -124,7 +133,8 @@ impl Talk {
         Ok(Self(Some(UnixStream::from(socket))))
     }
 
-    fn plan(&mut self) -> Result<Plan, Trouble> {
+    /// What it is told.
+    pub(super) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
         let mut text = Vec::new();
         let read = self.0.as_mut().map_or(Ok(0), |socket| socket.read_to_end(&mut text));
         read.map_err(|error| format!("read the plan: {error}"))?;
@@ -132,14 +142,14 @@ impl Talk {
     }
 
     /// Says what went wrong. A helper whose agent is gone has nobody to tell.
-    fn refuse(&mut self, refusal: &Refusal) {
+    pub(super) fn refuse(&mut self, refusal: &Refusal) {
         if let (Some(mut socket), Ok(text)) = (self.0.take(), serde_json::to_vec(refusal)) {
             let _ = socket.write_all(&text);
         }
     }
 
     /// Leaves the socket to the command's own process.
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.0 = None;
     }
 }

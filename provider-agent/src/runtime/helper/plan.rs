@@ -1,4 +1,4 @@
-//! What the agent tells its helper, and what the helper answers. Both go over a socket that is the helper's standard
+//! What a supervisor tells its helper, and what the helper answers. Both go over a socket that is the helper's standard
 //! input: no argument and no variable of the helper is a renter's, so neither `ps` nor the loader sees any.
 
 use std::path::PathBuf;
@@ -9,9 +9,9 @@ use crate::runtime::ids::Ids;
 use crate::runtime::network::Net;
 
 /// What to run, and where.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::runtime) struct Plan {
-    /// Process id of the agent: a helper whose parent is another is on its own, and ends.
+    /// Process id of the supervisor: a helper whose parent is another is on its own, and ends.
     pub(in crate::runtime) agent: i32,
     /// What the command sees; `None` runs it beside the owner's own programs.
     pub(in crate::runtime) view: Option<View>,
@@ -26,7 +26,7 @@ pub(in crate::runtime) struct Plan {
 }
 
 /// The files that a sandboxed command sees, as whom, and its network.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::runtime) struct View {
     /// What everything else is put into.
     pub(in crate::runtime) root: Root,
@@ -51,7 +51,7 @@ pub(in crate::runtime) struct View {
 }
 
 /// A root file system.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::runtime) enum Root {
     /// The machine's programs and libraries, read-only.
@@ -73,6 +73,8 @@ pub(in crate::runtime) enum Root {
 pub(in crate::runtime) enum Refusal {
     /// The command's program is not in its view.
     NoSuchProgram,
+    /// It cannot be held to its limits.
+    Limits(String),
     /// In words.
     Failed(String),
 }
