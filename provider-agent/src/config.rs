@@ -50,6 +50,8 @@ pub struct Config {
     pub meter_ms: u64,
     /// Milliseconds a stopped command may take before it is killed.
     pub stop_grace_ms: u64,
+    /// How long a member may wait for the secrets of its lease, in milliseconds.
+    pub secrets_ms: u64,
     /// Running time of a member, in milliseconds, that may stay without a voucher before the agent ends it.
     pub unsigned_cap_ms: u64,
     /// Between two looks at the vault of a renter whose members run, in milliseconds.
@@ -113,6 +115,7 @@ impl Default for Config {
             net_mbps: 0,
             meter_ms: 10_000,
             stop_grace_ms: 3_000,
+            secrets_ms: 4 * 60_000,
             unsigned_cap_ms: 15 * 60_000,
             vault_ms: 60_000,
             claim: Claiming::Auto,

@@ -7,6 +7,7 @@ use selion_api::Reason;
 use selion_api::agent::{Assignment, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
 use selion_api::commit::{Network, Root};
 use selion_api::lease::{UNDECLARED_DISK_BYTES, default_cpu_milli, default_ram_bytes};
+use selion_api::seal::{REGISTRY, Sealed, Secret};
 use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 use selion_api::usage::{Usage, Used};
 use selion_dataplane::Store;
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::book::Book;
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
 use crate::guard::Guard;
@@ -30,6 +32,10 @@ use crate::runtime::env::environment;
 use crate::runtime::spec::Limits;
 use crate::runtime::{self, Bin, Gang, Launch, Links, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
+
+mod sealed;
+
+use sealed::credentials;
 
 /// How long pipes may stay open after the command's group is gone.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -63,6 +69,9 @@ pub(crate) struct Shared {
     pub(crate) leases: std::path::PathBuf,
     pub(crate) bin: Bin,
     pub(crate) features: BoxFeatures,
+    pub(crate) book: Arc<Book>,
+    /// How long a member waits for its secrets.
+    pub(crate) secrets_within: Duration,
     pub(crate) meter: Duration,
 }
 
@@ -120,6 +129,9 @@ struct Member {
     /// What it runs in, once that is here; `None` among the machine's own programs.
     image: Option<Image>,
     time: watch::Receiver<u64>,
+    sealed: watch::Receiver<Option<Sealed>>,
+    /// What was in it, until the command has it.
+    secrets: Vec<Secret>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -134,11 +146,12 @@ pub(crate) async fn drive(
     peers: watch::Receiver<Vec<Peer>>,
     resume: watch::Receiver<Resume>,
     time: watch::Receiver<u64>,
+    sealed: watch::Receiver<Option<Sealed>>,
 ) -> Result<(), reporter::ReportError> {
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None };
+    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, sealed, secrets: Vec::new() };
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);
@@ -203,6 +216,10 @@ impl Member {
             return Err((Failure::new(Reason::RuntimeFailed, why), Vec::new()));
         }
         if let Err(why) = self.has_network() {
+            return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
+        }
+        if !assignment.work.secrets.names.is_empty() && !self.shared.features.has(BoxFeature::Secrets) {
+            let why = "this node has no sandbox, and so nowhere to keep secrets; nothing was run";
             return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
         }
         if let Err(error) = staging::check(&assignment.work) {
@@ -270,20 +287,29 @@ impl Member {
             Resume::Nothing | Resume::Coming { .. } => None,
         };
         let token = self.shared.token.borrow().clone();
+        let shared = Arc::clone(&self.shared);
         let staging = Staging {
-            store: &self.shared.store,
-            gateway: &self.shared.gateway,
+            store: &shared.store,
+            gateway: &shared.gateway,
             token: token.as_deref(),
             disk_bytes: self.assignment.disk_bytes,
         };
         let say = |line| self.say(line);
         staging.stage(&self.assignment.work, resume, rooms, say).await.map_err(|error| failed(&error))?;
-        self.image = self.bring_image(&staging, rooms).await?;
+        let mut secrets = self.unsealed().await?;
+        self.image = self.bring_image(&staging, rooms, &secrets).await?;
+        secrets.retain(|secret| secret.name != REGISTRY);
+        self.secrets = secrets;
         Ok(())
     }
 
     /// Brings what the command runs in, and keeps it as long as the member lives.
-    async fn bring_image(&self, staging: &Staging<'_>, rooms: &Rooms) -> Result<Option<Image>, Failure> {
+    async fn bring_image(
+        &self,
+        staging: &Staging<'_>,
+        rooms: &Rooms,
+        secrets: &[Secret],
+    ) -> Result<Option<Image>, Failure> {
         let failed = |error: Arrival| Failure::new(Reason::StagingFailed, chain(&error));
         let work = &self.assignment.work;
         let Some(images) = &self.shared.images else {
@@ -300,7 +326,9 @@ impl Member {
             staging.archive(&staging::parse(cid)?, &place).await?;
             Ok(place.clone())
         };
-        let image = images.bring(work, archive, move |line| logs.note(key, line)).await.map_err(failed)?;
+        let credentials = credentials(secrets).map_err(|why| Failure::new(Reason::StagingFailed, why))?;
+        let bringing = images.bring(work, &credentials, archive, move |line| logs.note(key, line));
+        let image = bringing.await.map_err(failed)?;
         if let Some(image) = &image {
             let (images, member, held) = (images.clone(), self.key.to_string(), image.clone());
             blocking(move || images.pin(&member, &held)).await.map_err(|error| failed(error.into()))?;
@@ -347,7 +375,7 @@ impl Member {
     }
 
     async fn launch(
-        &self,
+        &mut self,
         slices: &[SliceHandle],
         rooms: &Rooms,
         gang: Option<Gang>,
@@ -372,6 +400,7 @@ impl Member {
                 mbps: (mbps > 0).then_some(mbps),
             },
             limits: limits(&self.assignment),
+            secrets: std::mem::take(&mut self.secrets),
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
         self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;

@@ -15,9 +15,10 @@ use selion_api::slice::Sandbox;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use zeroize::Zeroizing;
 
 use super::cgroup::{Group, Groups};
-use super::helper::{Plan, Refusal, Root, View};
+use super::helper::{Plan, Refusal, Root, SecretFile, View};
 use super::ids::{Ids, Person};
 use super::network::{Net, Outlook};
 use super::spec::Limits;
@@ -126,7 +127,7 @@ impl ProcessRuntime {
     /// What the helper is told. The folders that the command writes to become its own.
     fn plan(&self, launch: Launch) -> io::Result<Plan> {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, mut env, rooms, devices, network, root, limits } = launch;
+        let Launch { command, mut env, rooms, devices, network, root, limits, secrets } = launch;
         let open_files = limits.open_files;
         env::strip(&mut env);
         let agent = nix::unistd::getpid().as_raw();
@@ -157,6 +158,7 @@ impl ProcessRuntime {
             devices,
             network: Net::of(network, &self.walls.outlook, rooms.base),
             shm_bytes: limits.shm_bytes,
+            secrets: secrets.iter().map(SecretFile::of).collect(),
         };
         Ok(Plan { agent, view: Some(view), cwd, command, env, open_files })
     }
@@ -186,6 +188,9 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
+        if self.walls.sandbox == Sandbox::None && !launch.secrets.is_empty() {
+            return Err(RuntimeError::BareSecrets);
+        }
         let sandbox = sandbox_name(self.walls.sandbox);
         let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
         let folder = launch.rooms.base.clone();
@@ -193,6 +198,7 @@ impl Runtime for ProcessRuntime {
         let plan = plan.map_err(|error| RuntimeError::Sandbox { sandbox, detail: format!("its folders: {error}") })?;
         let folder = plan.view.as_ref().and_then(|view| view.network.as_ref()).map(|_| folder);
         let plan = serde_json::to_vec(&plan).map_err(|error| failed(io::Error::other(error)))?;
+        let plan = Zeroizing::new(plan);
         let (command, socket) = self.helper().map_err(failed)?;
         let child = self.spawn(command, &program).await?;
         let mut running = Supervised::new(child, self.walls.grace, self.starter.clone(), folder).map_err(failed)?;

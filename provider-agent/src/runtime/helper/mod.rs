@@ -22,6 +22,7 @@ mod namespaces;
 mod nat;
 mod parts;
 mod plan;
+mod secrets;
 mod supervise;
 mod tree;
 mod view;
@@ -35,7 +36,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-pub(super) use plan::{Plan, Refusal, Root, View};
+pub(super) use plan::{Plan, Refusal, Root, SecretFile, View};
 pub(super) use supervise::{END, STOP};
 
 /// Exit code of a helper whose command did not come to run.
@@ -125,7 +126,7 @@ impl Talk {
     }
 
     fn plan(&mut self) -> Result<Plan, Trouble> {
-        let mut text = Vec::new();
+        let mut text = zeroize::Zeroizing::new(Vec::new());
         let read = self.0.as_mut().map_or(Ok(0), |socket| socket.read_to_end(&mut text));
         read.map_err(|error| format!("read the plan: {error}"))?;
         serde_json::from_slice(&text).map_err(|error| format!("the plan: {error}"))

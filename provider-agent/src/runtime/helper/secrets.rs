@@ -1,0 +1,64 @@
+//! The secrets of a command: files in memory that only it reads, in a file system of their own, which ends with the box.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::path::Path;
+
+use nix::mount::{MsFlags, mount};
+
+use super::Trouble;
+use super::plan::{SecretFile, View};
+use super::tree::{self, NODEV, NOSUID, RDONLY};
+use super::view::{folder, mounted, told};
+use crate::runtime::SECRETS;
+
+/// What a file takes of memory, in bytes: whole pages.
+const PAGE: u64 = 4_096;
+
+/// What is put there, and whose it becomes.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    files: Vec<SecretFile>,
+    uid: u32,
+    gid: u32,
+}
+
+impl Secrets {
+    /// Those of a view, for its command's person.
+    pub(super) fn of(view: &View) -> Self {
+        let person = &view.ids.person;
+        Self { files: view.secrets.clone(), uid: person.uid, gid: person.gid }
+    }
+
+    /// Puts them at their place below `run`; without any there is none. What an image has there is covered.
+    pub(super) fn put(&self, run: &Path) -> Result<(), Trouble> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        let place = folder(Path::new(SECRETS))?;
+        debug_assert!(place.starts_with(run));
+        self.memory(&place)?;
+        for file in &self.files {
+            let path = place.join(&file.name);
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path);
+            made.and_then(|mut made| made.write_all(&file.value)).map_err(|error| told("write", &path, &error))?;
+            chown(&path, Some(self.uid), Some(self.gid)).map_err(|error| told("give away", &path, &error))?;
+        }
+        tree::restrict(&place, RDONLY | NOSUID | NODEV).map_err(|error| told("restrict", &place, &error))
+    }
+
+    /// A file system in memory, of which nothing goes to a swap device where the kernel (6.4 and newer, for root) can promise
+    /// that. Elsewhere a lease whose memory is held has no swap either, since the pages are its own.
+    fn memory(&self, place: &Path) -> Result<(), Trouble> {
+        let pages: u64 = self.files.iter().map(|file| (file.value.len() as u64).div_ceil(PAGE) + 1).sum();
+        let inodes = self.files.len() + 1;
+        let options = format!("mode=0755,size={},nr_inodes={inodes}", (pages + 1) * PAGE);
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        let unswapped = format!("{options},noswap");
+        if mount(Some("tmpfs"), place, Some("tmpfs"), flags, Some(unswapped.as_str())).is_ok() {
+            return Ok(());
+        }
+        mounted(place, "tmpfs", &options)
+    }
+}
