@@ -320,6 +320,9 @@ impl From<ClientError> for Failure {
             ClientError::Promise { .. } => {
                 (Exit::Server, "promise_broken", "`selion lease list` shows whether a lease was made")
             }
+            ClientError::Sealing { .. } => {
+                (Exit::Server, "not_sealed", "release the lease and ask again; tell the pool's operator if it goes on")
+            }
             ClientError::Protocol { .. } => (Exit::Server, "protocol", "check the controller's URL and release"),
             ClientError::BadUrl { .. } => (Exit::Usage, "bad_url", "give http://HOST[:PORT] or https://HOST[:PORT]"),
             ClientError::NoLogin => (Exit::Auth, "no_login", "run: selion login --controller URL"),

@@ -151,7 +151,8 @@ pub(crate) async fn drive(
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, sealed, secrets: Vec::new() };
+    let mut member =
+        Member { shared, assignment, key, orders, peers, resume, time, image: None, sealed, secrets: Vec::new() };
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);

@@ -237,8 +237,11 @@ async fn a_base_is_made_once_and_found_again() {
     drop(node.images);
     let again = Images::open(&dir, BYTES, &Registries::default(), true).await.unwrap();
     let archive = async |_: &str| -> Result<PathBuf, ImagesError> { Ok(PathBuf::new()) };
-    let base = again.bring(&work(Root::Base, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().unwrap();
+    let base =
+        again.bring(&work(Root::Base, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().unwrap();
     assert_eq!(base.id(), first);
     assert!(!dir.join("base").exists(), "what it was made of is gone");
-    assert!(again.bring(&work(Root::Machine, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().is_none());
+    assert!(
+        again.bring(&work(Root::Machine, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().is_none()
+    );
 }

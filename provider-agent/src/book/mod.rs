@@ -25,8 +25,8 @@ mod vouchers;
 pub use marks::Marks;
 pub use outbox::{Outbox, OutboxError};
 use reserve::Reserve;
-pub use seal_keys::SealKeys;
 pub(crate) use reserve::is_full;
+pub use seal_keys::SealKeys;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};

@@ -36,11 +36,14 @@ impl Member {
         };
         match tokio::time::timeout(within, coming).await {
             Ok(Some(secrets)) => Ok(secrets),
-            Ok(None) => Err(Failure::new(Reason::RuntimeFailed, "it was stopped while it waited for its secrets".into())),
+            Ok(None) => {
+                Err(Failure::new(Reason::RuntimeFailed, "it was stopped while it waited for its secrets".into()))
+            }
             Err(_) => {
                 let names = self.assignment.work.secrets.names.join(", ");
                 let waited_s = within.as_secs();
-                let why = format!("its secrets ({names}) were not sealed to this node within {waited_s} s; nothing was run");
+                let why =
+                    format!("its secrets ({names}) were not sealed to this node within {waited_s} s; nothing was run");
                 Err(Failure::new(Reason::SecretsMissing, why))
             }
         }

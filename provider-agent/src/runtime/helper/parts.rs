@@ -78,7 +78,14 @@ impl Parts {
             taken.0.push((to.into(), Part::Folder(room)));
         }
         let root = root(view)?;
-        Ok(Self { parts: taken.0, hidden: view.hidden.clone(), root, own_root, shm_bytes: view.shm_bytes, secrets: Secrets::of(view) })
+        Ok(Self {
+            parts: taken.0,
+            hidden: view.hidden.clone(),
+            root,
+            own_root,
+            shm_bytes: view.shm_bytes,
+            secrets: Secrets::of(view),
+        })
     }
 }
 
