@@ -18,6 +18,7 @@ mod promises;
 mod registry;
 mod relay;
 mod said;
+mod secrets;
 mod streams;
 mod tiles;
 mod vectors;
@@ -357,7 +358,7 @@ fn spec() -> NodeSpec {
         port_base: 20_000,
         ports: 16,
         sandbox: Sandbox::Namespaces,
-        features: selion_api::BoxFeatures::NONE,
+        features: selion_api::BoxFeatures::NONE.with(selion_api::BoxFeature::Secrets),
         region: "eu".to_owned(),
         rack: String::new(),
         disk_bytes: 0,
