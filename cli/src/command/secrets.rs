@@ -52,7 +52,7 @@ fn source(text: &str) -> Result<Source, String> {
         None => (text, None),
     };
     if !is_secret_name(name) || name == REGISTRY {
-        // What was meant as the secret itself is not repeated.
+        // What may have been meant as the secret itself is not repeated here.
         let form = "1 to 64 letters, digits, `.`, `_` and `-`, the first no `.`";
         return Err(format!("the name before `=` is none of a secret ({form}); write NAME or NAME=FILE"));
     }
@@ -189,7 +189,14 @@ impl<'a> Sealer<'a> {
         while !self.pass().await? {
             let lease = self.session.client.lease(self.id).await?;
             if lease.state == LeaseState::Ended {
-                return super::lease::verdict(&lease);
+                super::lease::verdict(&lease)?;
+                let detail = format!("{} is over, and nobody waits for its secrets", self.id);
+                return Err(Failure::new(
+                    Exit::Conflict,
+                    "not_live",
+                    detail,
+                    "ask for a new lease if you still need it",
+                ));
             }
             if lease.state > LeaseState::Preparing {
                 return Ok(());

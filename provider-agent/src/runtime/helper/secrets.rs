@@ -10,7 +10,7 @@ use nix::mount::{MsFlags, mount};
 use super::Trouble;
 use super::plan::{SecretFile, View};
 use super::tree::{self, NODEV, NOSUID, RDONLY};
-use super::view::{folder, mounted, told};
+use super::view::{folder, told};
 use crate::runtime::SECRETS;
 
 /// What a file takes of memory, in bytes: whole pages.
@@ -48,17 +48,14 @@ impl Secrets {
         tree::restrict(&place, RDONLY | NOSUID | NODEV).map_err(|error| told("restrict", &place, &error))
     }
 
-    /// A file system in memory, of which nothing goes to a swap device where the kernel (6.4 and newer, for root) can promise
-    /// that. Elsewhere a lease whose memory is held has no swap either, since the pages are its own.
+    /// A file system in memory. Its pages are the lease's: one whose memory is held has no swap, so neither have they. The kernel
+    /// takes `noswap` of no mount in a user namespace.
     fn memory(&self, place: &Path) -> Result<(), Trouble> {
         let pages: u64 = self.files.iter().map(|file| (file.value.len() as u64).div_ceil(PAGE) + 1).sum();
         let inodes = self.files.len() + 1;
         let options = format!("mode=0755,size={},nr_inodes={inodes}", (pages + 1) * PAGE);
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        let unswapped = format!("{options},noswap");
-        if mount(Some("tmpfs"), place, Some("tmpfs"), flags, Some(unswapped.as_str())).is_ok() {
-            return Ok(());
-        }
-        mounted(place, "tmpfs", &options)
+        let made = mount(Some("tmpfs"), place, Some("tmpfs"), flags, Some(options.as_str()));
+        made.map_err(|errno| format!("mount tmpfs at {}: {errno}", place.display()))
     }
 }
