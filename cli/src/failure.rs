@@ -56,7 +56,7 @@ fn flag_of(constraint: Constraint) -> &'static str {
     match constraint {
         C::MaxRate => "--max-rate",
         C::Classes => "--class",
-        C::Needs => "--enforced, --image or --root",
+        C::Needs => "--enforced, --image, --root or --secret",
         C::Models => "--model",
         C::Node => "--node",
         C::Gpu => "--gpu",
@@ -172,7 +172,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("within", "--within"),
     ("regions", "--region"),
     ("classes", "--class"),
-    ("needs", "--enforced, --image or --root"),
+    ("needs", "--enforced, --image, --root or --secret"),
     ("enforced", "--enforced"),
     ("models", "--model"),
     ("gpus", "--gpus"),

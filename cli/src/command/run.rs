@@ -105,6 +105,7 @@ impl Run<'_> {
         let mut events = client.events(self.id, None);
         let mut printer = Printer::new(self.out, self.gang, self.raw);
         let (mut more_lines, mut more_events, mut ending) = (true, true, Ending::NotAsked);
+        let mut unsealed = None;
         // A node states its key beside the log, and a repair has no change of state: so we look again.
         let mut looks = tokio::time::interval(LOOK_AGAIN);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -140,7 +141,7 @@ impl Run<'_> {
                     None => more_events = false,
                 },
                 _ = looks.tick(), if more_events && sealer.is_needed() => {
-                    sealer.pass().await.map(drop).or_else(|failure| self.over(failure))?;
+                    self.seal(&mut sealer, &mut unsealed).await;
                 }
             }
         }
@@ -192,9 +193,17 @@ impl Run<'_> {
         }
     }
 
-    /// A lease that ended by itself meanwhile needs no secrets.
-    fn over(&self, failure: Failure) -> Done {
-        if failure.body().code == "not_live" { Ok(()) } else { Err(self.lost(failure)) }
+    /// Seals for whoever waits. What does not work is told once and tried again: a lease that gets no secrets ends by itself.
+    async fn seal(&self, sealer: &mut Sealer<'_>, told: &mut Option<String>) {
+        let failed = sealer.pass().await.err().map(|failure| failure.body().detail.clone());
+        if failed.is_some() && failed != *told {
+            self.out.note(format!(
+                "{}: its secrets are not sealed: {}",
+                self.id,
+                failed.as_deref().unwrap_or_default()
+            ));
+        }
+        *told = failed;
     }
 
     fn detach(&self) -> Failure {

@@ -155,7 +155,11 @@ impl<'a> Sealer<'a> {
         if self.secrets.is_empty() {
             return Ok(true);
         }
-        let view = self.session.client.secrets(self.id).await?;
+        let view = match self.session.client.secrets(self.id).await {
+            // The controller may be starting again; what runs goes on.
+            Err(error) if error.is_retryable() => return Ok(false),
+            other => other?,
+        };
         self.fits(&view)?;
         if view.pool_may_keep {
             return self.hand_over(&view).await;
