@@ -211,7 +211,11 @@ impl Pool {
     }
 
     async fn play_chain(&self) {
-        let spec = spec();
+        self.play_chain_of(spec()).await;
+    }
+
+    /// The same with this node.
+    async fn play_chain_of(&self, spec: NodeSpec) {
         let fund = |renter| {
             let until = NOW.plus(1 << 40);
             [
@@ -358,7 +362,7 @@ fn spec() -> NodeSpec {
         port_base: 20_000,
         ports: 16,
         sandbox: Sandbox::Namespaces,
-        features: selion_api::BoxFeatures::NONE.with(selion_api::BoxFeature::Secrets),
+        features: selion_api::BoxFeatures::NONE,
         region: "eu".to_owned(),
         rack: String::new(),
         disk_bytes: 0,

@@ -6,6 +6,15 @@ use selion_api::seal::{MAX_SEALED, MAX_SECRET};
 
 use super::*;
 
+/// A pool whose node has somewhere to put secrets.
+async fn pool_with_secrets() -> (TempDir, Pool) {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::open(dir.path(), 100_000).await;
+    let features = selion_api::BoxFeatures::NONE.with(selion_api::BoxFeature::Secrets);
+    pool.play_chain_of(NodeSpec { features, ..spec() }).await;
+    (dir, pool)
+}
+
 fn wants(names: &[&str], pool_may_keep: bool) -> Value {
     let mut body = want();
     body["secrets"] = json!(names);
@@ -45,7 +54,7 @@ impl Pool {
 
 #[tokio::test]
 async fn names_are_judged_and_told_apart_by_the_commitment() {
-    let (_dir, pool) = pool().await;
+    let (_dir, pool) = pool_with_secrets().await;
     for bad in ["", "..", ".x", "a/b", "a b", &"x".repeat(65)] {
         let reply = pool.asked(&wants(&["ok", bad], false)).await;
         assert_eq!(reply.fault(), (422, "bad_fields".to_owned()), "{bad:?}");
@@ -82,7 +91,7 @@ async fn names_are_judged_and_told_apart_by_the_commitment() {
 
 #[tokio::test]
 async fn what_is_sealed_is_taken_for_a_run_that_is_prepared_and_for_no_other() {
-    let (_dir, pool) = pool().await;
+    let (_dir, pool) = pool_with_secrets().await;
     let alice = pool.alice();
     let (lease, path) = pool.with_secrets(&wants(&["token"], false)).await;
     for (body, pointer) in [
@@ -116,7 +125,7 @@ async fn what_is_sealed_is_taken_for_a_run_that_is_prepared_and_for_no_other() {
 
 #[tokio::test]
 async fn a_lease_that_named_no_secrets_takes_none() {
-    let (_dir, pool) = pool().await;
+    let (_dir, pool) = pool_with_secrets().await;
     let (_, path) = pool.with_secrets(&want()).await;
     let view = pool.get(&pool.alice(), &path).await.json();
     assert_eq!((&view["names"], &view["members"]), (&json!([]), &json!([])));
@@ -125,7 +134,7 @@ async fn a_lease_that_named_no_secrets_takes_none() {
 
 #[tokio::test]
 async fn what_the_pool_may_keep_is_exactly_what_was_named_and_no_fault_repeats_it() {
-    let (_dir, pool) = pool().await;
+    let (_dir, pool) = pool_with_secrets().await;
     let alice = pool.alice();
     let (_, path) = pool.with_secrets(&wants(&["token"], true)).await;
     let bad_base64 = json!({"kept": [{"name": "token", "value": "hunter2!"}]});
@@ -145,7 +154,7 @@ async fn what_the_pool_may_keep_is_exactly_what_was_named_and_no_fault_repeats_i
 
 #[tokio::test]
 async fn command_environment_and_kept_secrets_stand_nowhere_in_the_clear() {
-    let (dir, pool) = pool().await;
+    let (dir, pool) = pool_with_secrets().await;
     let mut body = wants(&["token"], true);
     body["command"] = json!(["echo", "canary-command"]);
     body["env"] = json!({"CANARY_NAME": "canary-value"});
