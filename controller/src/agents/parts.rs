@@ -155,7 +155,7 @@ impl Core for Parts {
     async fn forget_secrets(&self) -> Result<(), CoreError> {
         let is_live =
             |id| self.log.read(|state| state.leases.get(&id).is_some_and(|lease| lease.state != LeaseState::Ended));
-        secret::forget(&self.store.writer, is_live).await.map_err(cannot)
+        secret::forget(&self.store, is_live).await.map_err(cannot)
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {

@@ -78,15 +78,16 @@ pub async fn kept(store: &Store, lease: LeaseId) -> sqlx::Result<Option<Vec<Secr
 }
 
 /// Forgets all of leases that are over.
-pub async fn forget(db: &SqlitePool, is_live: impl Fn(LeaseId) -> bool) -> sqlx::Result<()> {
-    let there =
-        sqlx::query("select lease from sealed_secret union select lease from kept_secret").fetch_all(db).await?;
+pub async fn forget(store: &Store, is_live: impl Fn(LeaseId) -> bool) -> sqlx::Result<()> {
+    let there = sqlx::query("select lease from sealed_secret union select lease from kept_secret")
+        .fetch_all(&store.readers)
+        .await?;
     for lease in there.iter().map(|row| row.get::<String, _>("lease")) {
         if lease.parse().is_ok_and(&is_live) {
             continue;
         }
-        sqlx::query("delete from sealed_secret where lease = $1").bind(&lease).execute(db).await?;
-        sqlx::query("delete from kept_secret where lease = $1").bind(&lease).execute(db).await?;
+        sqlx::query("delete from sealed_secret where lease = $1").bind(&lease).execute(&store.writer).await?;
+        sqlx::query("delete from kept_secret where lease = $1").bind(&lease).execute(&store.writer).await?;
     }
     Ok(())
 }
@@ -124,9 +125,9 @@ mod tests {
         let secrets = vec![Secret { name: "a".into(), value: b"b".to_vec() }];
         put(&store.writer, &RUN, &sealed(1)).await.unwrap();
         keep(&store, RUN.lease, &secrets).await.unwrap();
-        forget(&store.writer, |_| true).await.unwrap();
+        forget(&store, |_| true).await.unwrap();
         assert_eq!(kept(&store, RUN.lease).await.unwrap(), Some(secrets));
-        forget(&store.writer, |_| false).await.unwrap();
+        forget(&store, |_| false).await.unwrap();
         assert_eq!((get(&store.readers, &RUN).await.unwrap(), kept(&store, RUN.lease).await.unwrap()), (None, None));
     }
 }
