@@ -66,7 +66,8 @@ fn fill(parts: &Parts, proc: &Tree) -> Result<(), Trouble> {
         let there = Path::new("/dev").join(name);
         std::os::unix::fs::symlink(target, &there).map_err(|error| told("link", &there, &error))?;
     }
-    parts.secrets.put(&folder(Path::new("/run"))?)?;
+    folder(Path::new("/run"))?;
+    parts.secrets.put()?;
     let there = folder(Path::new("/proc"))?;
     proc.put(&there).map_err(|error| told("show", &there, &error))?;
     mask()?;
