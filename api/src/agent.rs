@@ -15,14 +15,16 @@ use crate::id::{Account, Address, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::outputs::OutputState;
 pub use crate::outputs::Outputs;
 use crate::reason::Reason;
+use crate::seal::{Sealed, SignedSealKey};
 use crate::slice::{NodeSpec, Slot};
 use crate::unit::{Amount, Rate, TimeMs};
 use crate::usage::Usage;
 
 /// Version of these messages; both sides refuse another. 2: an agent obeys only what the authority signed for it.
 /// 3: a hello names the process that says it. 4: a report names the provider for whom the node works; an assignment its
-/// renter, its rate and what was billed. 5: a member may end at a limit; readings of what it uses are told.
-pub const LINK_VERSION: u16 = 5;
+/// renter, its rate and what was billed. 5: a member may end at a limit; readings of what it uses are told. 6: a node states a key to which secrets are
+/// sealed, and is sent what was sealed.
+pub const LINK_VERSION: u16 = 6;
 /// An agent sends something at least this often, in milliseconds.
 pub const HEARTBEAT_MS: u64 = 500;
 /// A node that was silent for this long is lost, in milliseconds.
@@ -343,7 +345,7 @@ pub enum MemberEvent {
     } = 5,
     /// The member could not be prepared or started, and its slice is free.
     Failed {
-        /// `staging_failed`, `slice_failed` or `runtime_failed`; `payment_required` if it was ended because nothing covers
+        /// `staging_failed`, `secrets_missing`, `slice_failed` or `runtime_failed`; `payment_required` if it was ended because nothing covers
         /// its use, whatever it was doing.
         reason: Reason,
     } = 6,
@@ -514,6 +516,8 @@ pub enum ToController {
     } = 6,
     /// What a running member uses: at the pace of its meter, kept by nobody, so a lost one is not sent again.
     Usage(Usage) = 7,
+    /// To which key secrets are to be sealed from now on; after each welcome, and when it changes.
+    SealKey(SignedSealKey) = 8,
 }
 
 impl ToController {
@@ -531,6 +535,8 @@ impl ToController {
             // A CID and what was left out, by name.
             4 => 16 << 10,
             1 | 5 | 6 | 7 => 128,
+            // A node, a key, a time and a signature.
+            8 => 256,
             _ => return None,
         })
     }
@@ -612,4 +618,16 @@ pub enum ToAgent {
         /// The state that is down.
         state: OutputState,
     } = 10,
+    /// The secrets of a member, for the node alone: what the controller was given, as it was. Sent after the desired state
+    /// in which the member is prepared. At most [`MAX_MESSAGE`] bytes, as every message.
+    Secrets {
+        /// The lease.
+        lease: LeaseId,
+        /// Which run of it.
+        attempt: u32,
+        /// Rank of the member.
+        member: u16,
+        /// What was sealed.
+        sealed: Sealed,
+    } = 11,
 }

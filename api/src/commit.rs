@@ -39,6 +39,18 @@ pub struct Work {
     pub root: Root,
     /// What an image says of its program, said otherwise.
     pub over: Overrides,
+    /// What comes to it sealed.
+    pub secrets: Expected,
+}
+
+/// The secrets of a lease, by name: their values are nowhere but in what the renter's client seals to a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, BorshSerialize, BorshDeserialize)]
+#[cfg_attr(feature = "wire", derive(serde::Serialize, serde::Deserialize))]
+pub struct Expected {
+    /// In ascending order, each once. A member does not start without all of them.
+    pub names: Vec<String>,
+    /// The renter said that the pool may keep them, and seal them itself for a later run.
+    pub pool_may_keep: bool,
 }
 
 /// What a lease's commands reach beside each other. Each member has a network of its own, if its node has a sandbox;
@@ -137,11 +149,16 @@ mod tests {
             network: Network::None,
             root: Root::Base,
             over: Overrides::default(),
+            secrets: Expected::default(),
         };
         let salt = Hash32([1; 32]);
         let other = Work { command: alloc::vec![String::from("false")], ..work.clone() };
         assert_ne!(work.commitment(&salt), other.commitment(&salt));
         assert_ne!(work.commitment(&salt), work.commitment(&Hash32([2; 32])));
+        let secret = Expected { names: alloc::vec![String::from("token")], pool_may_keep: false };
+        let kept = Expected { pool_may_keep: true, ..secret.clone() };
+        let of = |secrets| Work { secrets, ..work.clone() }.commitment(&salt);
+        assert!(of(secret.clone()) != work.commitment(&salt) && of(secret) != of(kept));
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod reason;
 #[cfg(feature = "wire")]
 pub mod rest;
 pub mod said;
+pub mod seal;
 pub mod slice;
 pub mod unit;
 pub mod usage;

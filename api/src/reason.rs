@@ -79,6 +79,7 @@ reasons! {
     119 MoneyLeaves "money_leaves" "More of the renter's deposit thaws than is free: no lease of his can last longer than that is paid."
     121 OutOfMemory "out_of_memory" "The command used up the memory of its lease; billed up to then."
     122 DiskFull "disk_full" "The command used up the disk of its lease, or filled its node's; billed up to then."
+    123 SecretsMissing "secrets_missing" "The secrets that the lease named were not sealed to its node in time; nothing is billed."
     201 NodeLost "node_lost" "The node's link fell silent; nothing is billed past its last signed report."
     202 PrepareTimeout "prepare_timeout" "A member was not ready before its deadline; nothing is billed."
     203 StartTimeout "start_timeout" "A member did not run before its deadline; nothing is billed."

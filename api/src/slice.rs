@@ -169,11 +169,13 @@ pub enum BoxFeature {
     Images = 7,
     /// The machine's own programs as a command's root, where a lease asks for it.
     MachineRoot = 8,
+    /// Secrets in memory, for the command alone.
+    Secrets = 9,
 }
 
 impl BoxFeature {
     /// Every feature, in order of number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cpu,
         Self::Memory,
         Self::Pids,
@@ -183,6 +185,7 @@ impl BoxFeature {
         Self::Gang,
         Self::Images,
         Self::MachineRoot,
+        Self::Secrets,
     ];
 
     /// The code on the wire.
@@ -198,6 +201,7 @@ impl BoxFeature {
             Self::Gang => "gang",
             Self::Images => "images",
             Self::MachineRoot => "machine_root",
+            Self::Secrets => "secrets",
         }
     }
 }

@@ -56,7 +56,7 @@ fn flag_of(constraint: Constraint) -> &'static str {
     match constraint {
         C::MaxRate => "--max-rate",
         C::Classes => "--class",
-        C::Needs => "--enforced, --image or --root",
+        C::Needs => "--enforced, --image, --root or --secret",
         C::Models => "--model",
         C::Node => "--node",
         C::Gpu => "--gpu",
@@ -172,7 +172,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("within", "--within"),
     ("regions", "--region"),
     ("classes", "--class"),
-    ("needs", "--enforced, --image or --root"),
+    ("needs", "--enforced, --image, --root or --secret"),
     ("enforced", "--enforced"),
     ("models", "--model"),
     ("gpus", "--gpus"),
@@ -319,6 +319,9 @@ impl From<ClientError> for Failure {
             }
             ClientError::Promise { .. } => {
                 (Exit::Server, "promise_broken", "`selion lease list` shows whether a lease was made")
+            }
+            ClientError::Sealing { .. } => {
+                (Exit::Server, "not_sealed", "release the lease and ask again; tell the pool's operator if it goes on")
             }
             ClientError::Protocol { .. } => (Exit::Server, "protocol", "check the controller's URL and release"),
             ClientError::BadUrl { .. } => (Exit::Usage, "bad_url", "give http://HOST[:PORT] or https://HOST[:PORT]"),

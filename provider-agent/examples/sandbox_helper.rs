@@ -92,6 +92,7 @@ fn launch(args: Vec<String>) -> Result<i32, Box<dyn std::error::Error>> {
         network: Links { internet: kind == INTERNET, ..Links::default() },
         root: RootFs::Machine,
         limits: Limits { cpu_milli: 1_000, memory_bytes: 256 << 20, pids: 256, open_files: 1_024, shm_bytes: 16 << 20 },
+        secrets: Vec::new(),
     };
     let walls = Walls {
         sandbox,

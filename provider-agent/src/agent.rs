@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use selion_api::agent::{Assignment, Desired, MemberEvent, Outputs, Peer, Report, Resume};
+use selion_api::agent::{Assignment, Desired, MemberEvent, Outputs, Peer, Phase, Report, Resume};
+use selion_api::seal::Sealed;
 use selion_api::slice::Sandbox;
 use selion_api::{Account, NodeSpec, Reason, words};
 use selion_contracts::{Rpc, Signer};
@@ -303,6 +304,7 @@ struct Told {
     resume: watch::Sender<Resume>,
     /// How long it may run, in milliseconds.
     time: watch::Sender<u64>,
+    sealed: watch::Sender<Option<Sealed>>,
 }
 
 struct Agent {
@@ -312,6 +314,8 @@ struct Agent {
     desired: Option<Desired>,
     held: BTreeMap<MemberKey, Held>,
     told: BTreeMap<MemberKey, Told>,
+    /// What was sealed for members that are to be prepared, as it came last.
+    sealed: BTreeMap<MemberKey, Sealed>,
     members: JoinSet<(MemberKey, Result<(), ReportError>)>,
 }
 
@@ -343,6 +347,8 @@ impl Agent {
             leases,
             bin,
             features: node.spec.features,
+            book: Arc::clone(&book),
+            secrets_within: Duration::from_millis(config.secrets_ms),
             meter: Duration::from_millis(config.meter_ms),
         };
         Ok(Self {
@@ -352,6 +358,7 @@ impl Agent {
             desired: None,
             held: BTreeMap::new(),
             told: BTreeMap::new(),
+            sealed: BTreeMap::new(),
             members: JoinSet::new(),
         })
     }
@@ -415,6 +422,7 @@ impl Agent {
                 message = inbound.recv() => match message {
                     Some(Inbound::Desired(desired)) => self.take(desired).await?,
                     Some(Inbound::OutputsHeard(key, state)) => self.shared.uploads.heard(key, state),
+                    Some(Inbound::Secrets(key, sealed)) => self.take_secrets(key, sealed),
                     Some(Inbound::Voucher(voucher)) => {
                         if self.vouchers.try_send(voucher).is_err() {
                             tracing::warn!("too many vouchers wait for the chain; the controller will send this one again");
@@ -465,8 +473,25 @@ impl Agent {
             tracing::info!(generation = desired.generation, "an older desired state is ignored");
             return Ok(());
         }
+        let is_to_come = |key: &MemberKey| {
+            let of = |assignment: &&_| MemberKey::of(assignment) == *key;
+            desired.assignments.iter().find(of).is_some_and(|assignment| assignment.phase == Phase::Prepare)
+        };
+        self.sealed.retain(|key, _| is_to_come(key));
         self.desired = Some(desired);
         self.pass().await
+    }
+
+    /// Keeps what was sealed for a member that is to be prepared, until it starts, and hands it over.
+    fn take_secrets(&mut self, key: MemberKey, sealed: Sealed) {
+        let mut desired = self.desired.iter().flat_map(|desired| &desired.assignments);
+        if !desired.any(|assignment| MemberKey::of(assignment) == key && assignment.phase == Phase::Prepare) {
+            return;
+        }
+        if let Some(told) = self.told.get(&key) {
+            told.sealed.send_replace(Some(sealed.clone()));
+        }
+        self.sealed.insert(key, sealed);
     }
 
     /// One pass of the loop.
@@ -534,10 +559,11 @@ impl Agent {
         let (peers_in, peers) = watch::channel(assignment.peers.clone());
         let (resume_in, resume) = watch::channel(assignment.resume.clone());
         let (time_in, time) = watch::channel(run_ms);
+        let (sealed_in, sealed) = watch::channel(self.sealed.get(&key).cloned());
         let (gpus, slot) = (assignment.gpus.clone(), assignment.slot.clone());
         self.held.insert(key, Held { order: at, ended: false, gpus, slot });
-        self.told.insert(key, Told { order, peers: peers_in, resume: resume_in, time: time_in });
-        (key, Followed { orders, peers, resume, time })
+        self.told.insert(key, Told { order, peers: peers_in, resume: resume_in, time: time_in, sealed: sealed_in });
+        (key, Followed { orders, peers, resume, time, sealed })
     }
 
     fn note(

@@ -52,6 +52,8 @@ pub struct Config {
     pub stop_grace_ms: u64,
     /// Milliseconds that a command runs on while no agent is there: one that crashed, or is started anew, takes it up.
     pub alone_ms: u64,
+    /// How long a member may wait for the secrets of its lease, in milliseconds.
+    pub secrets_ms: u64,
     /// Running time of a member, in milliseconds, that may stay without a voucher before the agent ends it.
     pub unsigned_cap_ms: u64,
     /// Between two looks at the vault of a renter whose members run, in milliseconds.
@@ -116,6 +118,7 @@ impl Default for Config {
             meter_ms: 10_000,
             stop_grace_ms: 3_000,
             alone_ms: 60_000,
+            secrets_ms: 4 * 60_000,
             unsigned_cap_ms: 15 * 60_000,
             vault_ms: 60_000,
             claim: Claiming::Auto,

@@ -30,8 +30,8 @@ pub(crate) async fn found(
     if walls.sandbox == Sandbox::None {
         return internet.into_iter().chain([BoxFeature::Gang]).collect();
     }
-    // Images were tried before. The disk is measured, as what is written lies in folders of the lease's own.
-    let mut found = BoxFeatures::NONE.with(BoxFeature::Images).with(BoxFeature::Disk);
+    // Images and secrets were tried before. The disk is measured, as what is written lies in folders of the lease's own.
+    let mut found = BoxFeatures::NONE.with(BoxFeature::Images).with(BoxFeature::Disk).with(BoxFeature::Secrets);
     if config.machine_root {
         found = found.with(BoxFeature::MachineRoot);
     }

@@ -8,6 +8,7 @@ use selion_api::Reason;
 use selion_api::agent::{Assignment, LogRecord, LogSource, MemberEvent, Outputs, Peer, Resume, ToController};
 use selion_api::commit::{Network, Root};
 use selion_api::lease::{UNDECLARED_DISK_BYTES, default_cpu_milli, default_ram_bytes};
+use selion_api::seal::{REGISTRY, Sealed, Secret};
 use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
 use selion_api::usage::{Usage, Used};
 use selion_dataplane::Store;
@@ -17,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::book::Book;
 use crate::boxes::{self, Taken};
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
@@ -35,6 +37,10 @@ use crate::runtime::{
     self, Bin, Exit, Gang, Launch, Links, Outlet, Person, Quota, Rooms, RootFs, Running, Runtime, Why, capture, peers,
 };
 use crate::staging::{self, Staging, blocking};
+
+mod sealed;
+
+use sealed::credentials;
 
 /// How long pipes may stay open after the command's group is gone.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -68,6 +74,9 @@ pub(crate) struct Shared {
     pub(crate) leases: std::path::PathBuf,
     pub(crate) bin: Bin,
     pub(crate) features: BoxFeatures,
+    pub(crate) book: Arc<Book>,
+    /// How long a member waits for its secrets.
+    pub(crate) secrets_within: Duration,
     pub(crate) meter: Duration,
 }
 
@@ -129,6 +138,9 @@ struct Member {
     time: watch::Receiver<u64>,
     /// The meter as it was stated last.
     stated_ms: u64,
+    sealed: watch::Receiver<Option<Sealed>>,
+    /// What was in it, until the command has it.
+    secrets: Vec<Secret>,
 }
 
 /// Drives a member from its assignment to its last report. On return its slices and its folders are free.
@@ -141,11 +153,9 @@ pub(crate) async fn drive(
     assignment: Assignment,
     told: Followed,
 ) -> Result<(), reporter::ReportError> {
-    let Followed { orders, peers, resume, time } = told;
-    let key = MemberKey::of(&assignment);
-    let logs = shared.logs.clone();
+    let (key, logs) = (MemberKey::of(&assignment), shared.logs.clone());
     logs.open_member(key);
-    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms: 0 };
+    let mut member = Member::new(shared, assignment, told, 0);
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);
@@ -161,9 +171,7 @@ pub(crate) async fn go_on(shared: Arc<Shared>, taken: Taken, told: Followed) -> 
     let Taken { assignment, running, last } = taken;
     let (key, logs) = (MemberKey::of(&assignment), shared.logs.clone());
     logs.reopen_member(key);
-    let Followed { orders, peers, resume, time } = told;
-    let stated_ms = last.metered_ms;
-    let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms };
+    let mut member = Member::new(shared, assignment, told, last.metered_ms);
     let announced = last.event != MemberEvent::Ready;
     let lived = member.live_on(running, announced).await;
     member.let_image_go().await;
@@ -177,9 +185,17 @@ pub(crate) struct Followed {
     pub(crate) peers: watch::Receiver<Vec<Peer>>,
     pub(crate) resume: watch::Receiver<Resume>,
     pub(crate) time: watch::Receiver<u64>,
+    pub(crate) sealed: watch::Receiver<Option<Sealed>>,
 }
 
 impl Member {
+    fn new(shared: Arc<Shared>, assignment: Assignment, told: Followed, stated_ms: u64) -> Self {
+        let Followed { orders, peers, resume, time, sealed } = told;
+        let key = MemberKey::of(&assignment);
+        let secrets = Vec::new();
+        Self { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms, sealed, secrets }
+    }
+
     async fn live(&mut self) -> Result<(), reporter::ReportError> {
         self.report(MemberEvent::Accepted, 0, None).await?;
         if let Err(why) = self.shared.guard.admit(&self.assignment).await {
@@ -270,6 +286,10 @@ impl Member {
         if let Err(why) = self.has_network() {
             return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
         }
+        if !assignment.work.secrets.names.is_empty() && !self.shared.features.has(BoxFeature::Secrets) {
+            let why = "this node has no sandbox, and so nowhere to keep secrets; nothing was run";
+            return Err((Failure::new(Reason::RuntimeFailed, why.into()), Vec::new()));
+        }
         if let Err(error) = staging::check(&assignment.work) {
             return Err((Failure::new(Reason::StagingFailed, chain(&error)), Vec::new()));
         }
@@ -335,20 +355,29 @@ impl Member {
             Resume::Nothing | Resume::Coming { .. } => None,
         };
         let token = self.shared.token.borrow().clone();
+        let shared = Arc::clone(&self.shared);
         let staging = Staging {
-            store: &self.shared.store,
-            gateway: &self.shared.gateway,
+            store: &shared.store,
+            gateway: &shared.gateway,
             token: token.as_deref(),
             disk_bytes: self.assignment.disk_bytes,
         };
         let say = |line| self.say(line);
         staging.stage(&self.assignment.work, resume, rooms, say).await.map_err(|error| failed(&error))?;
-        self.image = self.bring_image(&staging, rooms).await?;
+        let mut secrets = self.unsealed().await?;
+        self.image = self.bring_image(&staging, rooms, &secrets).await?;
+        secrets.retain(|secret| secret.name != REGISTRY);
+        self.secrets = secrets;
         Ok(())
     }
 
     /// Brings what the command runs in, and keeps it as long as the member lives.
-    async fn bring_image(&self, staging: &Staging<'_>, rooms: &Rooms) -> Result<Option<Image>, Failure> {
+    async fn bring_image(
+        &self,
+        staging: &Staging<'_>,
+        rooms: &Rooms,
+        secrets: &[Secret],
+    ) -> Result<Option<Image>, Failure> {
         let failed = |error: Arrival| Failure::new(Reason::StagingFailed, chain(&error));
         let work = &self.assignment.work;
         let Some(images) = &self.shared.images else {
@@ -365,7 +394,9 @@ impl Member {
             staging.archive(&staging::parse(cid)?, &place).await?;
             Ok(place.clone())
         };
-        let image = images.bring(work, archive, move |line| logs.note(key, line)).await.map_err(failed)?;
+        let credentials = credentials(secrets).map_err(|why| Failure::new(Reason::StagingFailed, why))?;
+        let bringing = images.bring(work, &credentials, archive, move |line| logs.note(key, line));
+        let image = bringing.await.map_err(failed)?;
         if let Some(image) = &image {
             let (images, member, held) = (images.clone(), self.key.to_string(), image.clone());
             blocking(move || images.pin(&member, &held)).await.map_err(|error| failed(error.into()))?;
@@ -413,7 +444,7 @@ impl Member {
     }
 
     async fn launch(
-        &self,
+        &mut self,
         slices: &[SliceHandle],
         rooms: &Rooms,
         gang: Option<Gang>,
@@ -438,6 +469,7 @@ impl Member {
                 mbps: (mbps > 0).then_some(mbps),
             },
             limits: limits(&self.assignment),
+            secrets: std::mem::take(&mut self.secrets),
         };
         // Whatever ends the agent from here on, its next life looks for outputs.
         self.shared.uploads.expect(&self.assignment, &rooms.output).await.map_err(|error| failed(chain(&error)))?;

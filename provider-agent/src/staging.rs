@@ -215,6 +215,7 @@ mod tests {
             network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
+            secrets: selion_api::commit::Expected::default(),
         };
         check(&work).map(|found| found.len()).map_err(|error| error.to_string())
     }

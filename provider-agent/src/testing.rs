@@ -15,6 +15,7 @@ pub(crate) fn assignment(seq: u64) -> Assignment {
         network: selion_api::commit::Network::None,
         root: Root::Base,
         over: Overrides::default(),
+        secrets: selion_api::commit::Expected::default(),
     };
     let salt = Hash32([seq as u8; 32]);
     Assignment {

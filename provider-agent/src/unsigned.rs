@@ -170,7 +170,7 @@ impl Tabs {
     pub(crate) fn resume(&mut self, renter: Account, key: MemberKey, rate: Rate, billed: Amount) {
         let tab = self.0.entry(renter).or_default();
         let metered_ms = tab.earlier.remove(&key).unwrap_or(0);
-        tab.live.insert(key, Live { rate, billed, metered_ms, paid: rate.bill(metered_ms) });
+        tab.live.insert(key, Live { rate, billed, metered_ms, paid: rate.bill(metered_ms), runs: true });
         tab.note_peak();
     }
 

@@ -13,7 +13,7 @@ use selion_agent::images::{Images, ImagesError, start};
 use selion_agent::runtime::{Launch, Person, RootFs, Runtime, RuntimeError};
 use selion_api::commit::{Overrides, Root, Work};
 use selion_api::slice::Sandbox;
-use selion_dataplane::image::{Image, Ingredient, Recipe};
+use selion_dataplane::image::{Credentials, Image, Ingredient, Recipe};
 
 const BYTES: u64 = 1 << 30;
 
@@ -30,6 +30,7 @@ fn work(root: Root, command: &[&str]) -> Work {
         network: selion_api::commit::Network::None,
         root,
         over: Overrides::default(),
+        secrets: selion_api::commit::Expected::default(),
     }
 }
 
@@ -58,7 +59,7 @@ impl Node {
             recipe.write(&place)?;
             Ok(place.clone())
         };
-        self.images.bring(work, archive, |_| {}).await
+        self.images.bring(work, &Credentials::Anonymous, archive, |_| {}).await
     }
 
     async fn run(&self, work: &Work, recipe: &Recipe) -> Result<(i32, String), RuntimeError> {
@@ -236,8 +237,11 @@ async fn a_base_is_made_once_and_found_again() {
     drop(node.images);
     let again = Images::open(&dir, BYTES, &Registries::default(), true).await.unwrap();
     let archive = async |_: &str| -> Result<PathBuf, ImagesError> { Ok(PathBuf::new()) };
-    let base = again.bring(&work(Root::Base, &["true"]), archive, |_| {}).await.unwrap().unwrap();
+    let base =
+        again.bring(&work(Root::Base, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().unwrap();
     assert_eq!(base.id(), first);
     assert!(!dir.join("base").exists(), "what it was made of is gone");
-    assert!(again.bring(&work(Root::Machine, &["true"]), archive, |_| {}).await.unwrap().is_none());
+    assert!(
+        again.bring(&work(Root::Machine, &["true"]), &Credentials::Anonymous, archive, |_| {}).await.unwrap().is_none()
+    );
 }

@@ -17,6 +17,7 @@ use selion_api::agent::{
     ToController,
 };
 use selion_api::commit::{Work, salted, signing_digest};
+use selion_api::seal::{Addressee, Secret, SignedSealKey, seal};
 use selion_api::usage::Used;
 use selion_api::{BoxFeature, GpuId, Hash32, LeaseId, NodeSpec, Reason, Slot};
 use selion_contracts::signer::recover_text;
@@ -60,7 +61,7 @@ impl Controller {
     /// Greets the agent's next connection.
     async fn greet(&mut self, last_seq: u64) -> Linked {
         let socket = timeout(PATIENCE, self.sockets.recv()).await.unwrap().unwrap();
-        let mut linked = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None };
+        let mut linked = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None, seal_key: None };
         let nonce = Hash32([3; 32]);
         linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce }).await;
         let ToController::Hello(signed) = linked.next().await.unwrap() else {
@@ -83,6 +84,7 @@ struct Linked {
     logs: Vec<(LogSource, String)>,
     outputs: Option<Cid>,
     used: Option<Used>,
+    seal_key: Option<SignedSealKey>,
 }
 
 impl Linked {
@@ -121,6 +123,7 @@ impl Linked {
                 }
                 ToController::Outputs(said) => self.outputs = said.cid.map(|cid| cid.parse().unwrap()).or(self.outputs),
                 ToController::Usage(told) => self.used = Some(told.used),
+                ToController::SealKey(signed) => self.seal_key = Some(signed),
                 ToController::Heartbeat { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
@@ -219,6 +222,7 @@ fn assignment(spec: &NodeSpec, seq: u64, script: &str) -> Assignment {
         network: selion_api::commit::Network::None,
         root: selion_api::commit::Root::Base,
         over: selion_api::commit::Overrides::default(),
+        secrets: selion_api::commit::Expected::default(),
     };
     let salt = Hash32([9; 32]);
     Assignment {
@@ -550,7 +554,7 @@ async fn what_must_not_run_does_not_and_its_place_is_free_again() {
 /// What a stranger at the controller's address says to the next agent that connects.
 async fn stranger(controller: &mut Controller, by: &selion_contracts::Signer) -> (Linked, Hello) {
     let socket = timeout(PATIENCE, controller.sockets.recv()).await.unwrap().unwrap();
-    let mut link = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None };
+    let mut link = Linked { socket, hello: None, logs: Vec::new(), outputs: None, used: None, seal_key: None };
     link.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
     let ToController::Hello(signed) = link.next().await.unwrap() else { panic!("the hello comes first") };
     link.send(common::welcome(by, &signed.hello, u64::MAX)).await;
@@ -876,4 +880,112 @@ async fn the_time_of_a_running_member_is_moved_back_and_forth() {
     assert!(said.contains(&"its 5000 ms are used up"), "{said:?}");
     agent.stop.cancel();
     timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+/// A member that names one secret, and prints where it finds it.
+fn with_secret(assignment: Assignment) -> Assignment {
+    let mut work = assignment.work;
+    work.secrets.names = vec!["token".into()];
+    Assignment { commitment: work.commitment(&assignment.salt), work, ..assignment }
+}
+
+impl Linked {
+    /// The key that the node stated, its signature checked.
+    async fn stated_key(&mut self) -> Hash32 {
+        while self.seal_key.is_none() {
+            if let ToController::SealKey(signed) = self.next().await.unwrap() {
+                self.seal_key = Some(signed);
+            }
+        }
+        let signed = self.seal_key.unwrap();
+        let by = recover_text(&signed.key.digest_to_sign(&POOL).0, &signed.signature).unwrap();
+        assert_eq!((by.0, signed.key.node), (self.spec().node.0, self.spec().node));
+        signed.key.key
+    }
+
+    /// Sends a secret of that name, sealed to `key` as for run `attempt` of the member.
+    async fn give(&mut self, member: &Assignment, key: Hash32, attempt: u32, name: &str) {
+        let Assignment { lease, member: rank, .. } = *member;
+        let of = Addressee { pool: POOL, lease, attempt, member: rank, node: self.spec().node };
+        let secret = Secret { name: name.into(), value: b"canary-5f1d".to_vec() };
+        let sealed = seal(&key, &of, &[secret]).unwrap();
+        self.send(ToAgent::Secrets { lease, attempt: member.attempt, member: rank, sealed }).await;
+    }
+
+    /// Waits until the agent said this in the member's log.
+    async fn told(&mut self, part: &str) {
+        let said = |logs: &[(LogSource, String)]| logs.iter().any(|(_, line)| line.contains(part));
+        while !said(&self.logs) {
+            let chunk = self.chunk().await;
+            self.logs.extend(chunk.records.iter().map(|record| (record.source, line(record))));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_waits_for_its_secrets_takes_none_that_is_not_its_own_and_has_it_in_memory_alone() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let key = link.stated_key().await;
+    let script = "test \"$(cat /run/secrets/token)\" = canary-5f1d && echo found; env | grep -c canary; exit 0";
+    let member = with_secret(assignment(&link.spec().clone(), 1, script));
+    link.want(1, vec![member.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    link.give(&member, Hash32([1; 32]), 0, "token").await;
+    link.give(&member, key, 9, "token").await;
+    link.told("sealed for another run, node or key").await;
+    link.give(&member, key, 0, "other").await;
+    link.told("others than the lease named: other came").await;
+    link.give(&member, key, 0, "token").await;
+    assert_eq!(link.report().await.event, MemberEvent::Ready);
+    link.want(2, vec![started(&member)]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Running);
+    assert_eq!(link.report().await.event, MemberEvent::Exited { code: 0, outputs: None });
+    assert_eq!(link.lines(LogSource::Stdout), ["found", "0"]);
+    assert!(!link.logs.iter().any(|(_, line)| line.contains("canary")), "{:?}", link.logs);
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    for file in files(state.path()) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!bytes.windows(11).any(|part| part == b"canary-5f1d"), "{}", file.display());
+    }
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let own = entries.filter(|path| !path.is_symlink());
+    own.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_secrets_do_not_come_fails_for_that_and_runs_nothing() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    common::knows_the_authority(state.path());
+    let agent = run(Config { secrets_ms: 200, ..config(&controller, state.path()) });
+    let mut link = controller.greet(0).await;
+    let member = with_secret(assignment(&link.spec().clone(), 1, "echo ran"));
+    link.want(1, vec![member.clone()]).await;
+    assert_eq!(link.report().await.event, MemberEvent::Accepted);
+    assert_eq!(link.report().await.event, MemberEvent::Failed { reason: Reason::SecretsMissing });
+    link.told("(token) were not sealed to this node").await;
+    assert!(link.lines(LogSource::Stdout).is_empty());
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_was_started_again_states_the_same_key() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let agent = start(&controller, state.path());
+        keys.push(controller.greet(0).await.stated_key().await);
+        agent.stop.cancel();
+        timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+    }
+    assert_eq!(keys[0], keys[1]);
 }

@@ -193,6 +193,7 @@ impl Linked {
             network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
+            secrets: selion_api::commit::Expected::default(),
         };
         Assignment {
             lease: LeaseId { seq, index: 0 },

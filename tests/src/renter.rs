@@ -123,6 +123,8 @@ pub fn want(slice: SliceWant, command: &[&str]) -> NewLease {
         user: None,
         enforced: Vec::new(),
         env: BTreeMap::new(),
+        secrets: Vec::new(),
+        pool_may_keep_secrets: false,
         datasets: Vec::new(),
         network: None,
         name: None,

@@ -1,5 +1,6 @@
 //! What can go wrong between a program and a controller.
 
+use selion_api::NodeId;
 use selion_api::rest::Problem;
 
 /// Why a call did not give what it should. Each tells what to do next.
@@ -46,6 +47,14 @@ pub enum ClientError {
         /// What was asked.
         url: String,
         /// What is wrong.
+        why: String,
+    },
+    /// Secrets are not sealed to this node.
+    #[error("no secret was sealed to node {node}: {why}")]
+    Sealing {
+        /// Which.
+        node: NodeId,
+        /// Why.
         why: String,
     },
     /// The wallet could not sign.

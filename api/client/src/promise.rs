@@ -52,7 +52,7 @@ impl Trust {
     }
 }
 
-fn signer(text: &[u8], signature: &Signature) -> Option<Account> {
+pub(crate) fn signer(text: &[u8], signature: &Signature) -> Option<Account> {
     let parsed = EthersSignature::try_from(&signature.0[..]).ok()?;
     if signature.0[32..64] > MAX_S[..] || !matches!(parsed.v, 27 | 28) {
         return None;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::agent::{LogSource, Peer};
 use crate::blocking::{Blocking, Shortfall};
-use crate::commit::{Network, Overrides, Root, Work};
+use crate::commit::{Expected, Network, Overrides, Root, Work};
 use crate::id::{Account, GpuId, Hash32, LeaseId, NodeId, Signature};
 use crate::lease::{LeaseRequest, LeaseState, MemberWant, NearestMiss, OnNodeLoss, Priority, Within};
 use crate::licence::Licence;
@@ -143,9 +143,20 @@ pub struct NewLease {
     /// Up to 16 labels: keys as names, values of at most 63 bytes.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Environment.
+    /// Environment. The pool and the nodes can read it; what they must not, or need not, read goes as a secret.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Names of the secrets that a member needs before it starts, in `/run/secrets`: up to 64, of 1 to 64 letters, digits,
+    /// `.`, `_` and `-`, none beginning with a `.` but `.registry`, the credentials for its image. What they are comes later,
+    /// sealed to the node: see `/v1/leases/{id}/secrets`.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    pub secrets: Vec<String>,
+    /// The pool may be given the secrets as they are: it keeps them encrypted while the lease lives, and seals them itself for
+    /// every run. Without it each run of a member needs a client that seals anew.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub pool_may_keep_secrets: bool,
     /// Datasets to be mounted read-only.
     #[serde(default)]
     #[schema(max_items = 64)]
@@ -190,7 +201,16 @@ impl NewLease {
                 working_dir: self.working_dir.clone(),
                 user: self.user.clone(),
             },
+            secrets: self.expected(),
         }
+    }
+
+    /// What comes sealed.
+    #[must_use]
+    pub fn expected(&self) -> Expected {
+        let mut names = self.secrets.clone();
+        names.sort_unstable();
+        Expected { names, pool_may_keep: self.pool_may_keep_secrets }
     }
 
     /// What the account calls the lease.
@@ -220,7 +240,8 @@ impl NewLease {
         let internet = (self.network() == Network::Internet).then_some(BoxFeature::Internet);
         let meets = self.members.len() > 1 && self.network() != Network::Apart;
         let gang = meets.then_some(BoxFeature::Gang);
-        self.enforced.iter().copied().chain(root).chain(internet).chain(gang).collect()
+        let secrets = (!self.secrets.is_empty()).then_some(BoxFeature::Secrets);
+        self.enforced.iter().copied().chain(root).chain(internet).chain(gang).chain(secrets).collect()
     }
 
     /// What its commands reach beside each other.

@@ -8,6 +8,7 @@ mod pool;
 mod problem;
 mod quote;
 mod relay;
+mod secrets;
 mod terms;
 
 pub use crate::commit::Network;
@@ -29,6 +30,7 @@ pub use pool::{
 pub use problem::{FieldError, MeansView, Problem, Unmatched};
 pub use quote::{FragmentationView, Quote, QuotedPlace, QuotedPrice};
 pub use relay::{Hex, NewRelay, RelayState, RelayView};
+pub use secrets::{GiveSecrets, KeptSecret, SealKeyView, SealedMember, SecretsMember, SecretsView};
 pub use terms::Terms;
 
 /// Response header: the last log entry that the answer depends on.

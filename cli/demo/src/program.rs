@@ -158,7 +158,7 @@ mod tests {
         make_data(&dir.path().join(MOUNT)).unwrap();
         let out = dir.path().join("out");
         std::fs::create_dir(&out).unwrap();
-        let program = hash_everything();
+        let program = shell(&hash_everything());
         let ran = std::process::Command::new(&program[0])
             .args(&program[1..])
             .env("SELION_DATA_DIR", dir.path())

@@ -186,6 +186,8 @@ pub(crate) fn request(members: Vec<MemberWant>, command: Vec<String>) -> NewLeas
         user: None,
         enforced: Vec::new(),
         env: std::collections::BTreeMap::new(),
+        secrets: Vec::new(),
+        pool_may_keep_secrets: false,
         datasets: Vec::new(),
         network: None,
         name: None,

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use selion_api::lease::{OnNodeLoss, Priority, Within, default_cpu_milli, default_ram_bytes};
 use selion_api::rest::{Called, DatasetMount, Lease, Network, NewLease, OutputRef, PlainRoot};
+use selion_api::seal::Secret;
 use selion_api::slice::SliceWant;
 use selion_api::{BoxFeature, GpuId, IsolationClass, Licence, MemberWant, NodeId, Rate};
 
+use super::secrets::{Secrets, pin_image};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
@@ -111,9 +113,15 @@ pub struct Ask {
     /// As whom, USER\[:GROUP\], each a name or a number of the image [default: as the image says]
     #[arg(long, value_name = "USER", requires = "image")]
     pub user: Option<String>,
-    /// Environment variable; may be repeated
+    /// Environment variable, which pool and node can read; may be repeated. See --secret
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
+    #[command(flatten)]
+    pub secrets: Secrets,
+    /// Hands the secrets to the pool, which keeps them encrypted while the lease lives and can read them: it seals them
+    /// for every run, so that no command of yours has to stay
+    #[arg(long)]
+    pub pool_may_keep_secrets: bool,
     /// What becomes of the lease when a node under it is lost [default: end, of a gang requeue]
     #[arg(long, value_name = "WHAT")]
     pub on_node_loss: Option<NodeLoss>,
@@ -328,6 +336,8 @@ impl Ask {
             user: self.user,
             enforced: self.enforced,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
+            secrets: self.secrets.names(),
+            pool_may_keep_secrets: self.pool_may_keep_secrets,
             datasets: self.datasets,
             network: self.network.map(|network| match network {
                 Reach::None => Network::None,
@@ -342,10 +352,13 @@ impl Ask {
         }
     }
 
-    /// Signs the request, where the account's key is at hand, and asks for the lease. What was promised with it is kept.
-    pub async fn create(self, out: Output, session: &Session) -> Done<Lease> {
+    /// Signs the request, where the account's key is at hand, and asks for the lease. What was promised with it is kept. With
+    /// the lease comes what is to be sealed for it.
+    pub async fn create(self, out: Output, session: &Session) -> Done<(Lease, Vec<Secret>)> {
         let key = selion_client::fresh_key()?;
+        let secrets = self.secrets.read(self.image.as_deref())?;
         let mut request = self.request();
+        pin_image(&mut request, &secrets).await?;
         name_outputs(session, &mut request.datasets).await?;
         session.expect_promises().await?;
         let client = &session.client;
@@ -356,7 +369,7 @@ impl Ask {
         if let Err(failure) = session.keep_promises() {
             out.note(format!("the promise of {} could not be kept: {}", lease.id, failure.body().detail));
         }
-        Ok(lease)
+        Ok((lease, secrets))
     }
 }
 

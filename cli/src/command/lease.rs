@@ -12,6 +12,7 @@ use selion_controller::wall_clock;
 
 use super::ask::{Ask, label};
 use super::log_view::Printer;
+use super::secrets::{Sealer, Secrets};
 use super::{lease_outputs, lease_view, quote_view};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
@@ -22,7 +23,7 @@ use crate::unit;
 /// Asks for, watches and gives back slices.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Asks for a lease and returns at once
+    /// Asks for a lease and returns at once; with secrets, once they are sealed
     Create {
         #[command(flatten)]
         ask: Box<Ask>,
@@ -100,6 +101,16 @@ pub enum Command {
         #[arg(long = "for", value_name = "TIME", value_parser = unit::lease_duration, allow_hyphen_values = true)]
         for_ms: u64,
     },
+    /// Seals the secrets of a lease to the nodes of its members that wait for them: once it is held, and after a repair
+    Seal {
+        /// The lease's id or name
+        lease: LeaseRef,
+        #[command(flatten)]
+        secrets: Secrets,
+        /// The image that --registry-auth is for
+        #[arg(long, value_name = "IMAGE", requires = "registry_auth")]
+        image: Option<String>,
+    },
     /// Gives the slices back
     Release {
         /// The lease's id or name
@@ -143,7 +154,25 @@ pub async fn main(out: Output, command: Command) -> Done {
     let detail = |lease: &Lease| lease_view::detail(out, lease, wall_clock());
     match command {
         Command::Create { ask, dry_run: true } => quote(out, &session, *ask).await,
-        Command::Create { ask, dry_run: false } => out.show(&ask.create(out, &session).await?, detail),
+        Command::Create { ask, dry_run: false } => {
+            let (lease, secrets) = ask.create(out, &session).await?;
+            if secrets.is_empty() {
+                return out.show(&lease, detail);
+            }
+            let id = lease.id;
+            Sealer::new(&session, out, id, secrets).until_sealed().await?;
+            out.show(&client.lease(id).await?, detail)
+        }
+        Command::Seal { lease, secrets, image } => {
+            let secrets = secrets.read(image.as_deref())?;
+            if secrets.is_empty() {
+                let next = "write --secret NAME=FILE for each that the lease named";
+                return Err(Failure::usage("no secret was given", next));
+            }
+            let id = client.lease_id(&lease).await?;
+            Sealer::new(&session, out, id, secrets).until_sealed().await?;
+            out.show(&client.lease(id).await?, detail)
+        }
         Command::List { limit, name, label } => {
             let label = label.map(|(key, value)| format!("{key}:{value}"));
             let query = LeaseQuery { name, label, ..LeaseQuery::default() };

@@ -29,6 +29,7 @@ pub mod pool;
 pub mod quote_view;
 pub mod registry;
 pub mod run;
+pub mod secrets;
 pub mod shares;
 pub mod simulate;
 pub mod simulate_churn;

@@ -15,6 +15,7 @@ use super::ask::Ask;
 use super::lease::{quote, verdict};
 use super::lease_view;
 use super::log_view::Printer;
+use super::secrets::{LAST_LOOK as LOOK_AGAIN, Sealer};
 use crate::exit::Exit;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
@@ -65,7 +66,7 @@ async fn follow(out: Output, args: Args) -> Done {
     }
     session.sign_words()?;
     let mut stops = Stops::new()?;
-    let lease = tokio::select! {
+    let (lease, secrets) = tokio::select! {
         lease = args.ask.create(out, &session) => lease?,
         () = stops.next() => {
             out.note("interrupted while asking; `selion lease list` shows whether a lease was made");
@@ -73,7 +74,8 @@ async fn follow(out: Output, args: Args) -> Done {
         }
     };
     let run = Run { out, session: &session, id: lease.id, gang: lease.wants.len() > 1, keep: args.keep, raw: args.raw };
-    let stopped = run.watch(&mut stops).await?;
+    let sealer = Sealer::new(&session, out, lease.id, secrets);
+    let stopped = run.watch(sealer, &mut stops).await?;
     run.finish(stopped, &mut stops).await
 }
 
@@ -97,12 +99,16 @@ enum Ending {
 
 impl Run<'_> {
     /// Shows everything until the lease is over. True if the slices were given back because we were asked to stop.
-    async fn watch(&self, stops: &mut Stops) -> Done<bool> {
+    async fn watch(&self, mut sealer: Sealer<'_>, stops: &mut Stops) -> Done<bool> {
         let client = &self.session.client;
         let mut lines = client.logs(self.id, &LogQuery::default());
         let mut events = client.events(self.id, None);
         let mut printer = Printer::new(self.out, self.gang, self.raw);
         let (mut more_lines, mut more_events, mut ending) = (true, true, Ending::NotAsked);
+        let mut unsealed = None;
+        // A node states its key beside the log, and a repair has no change of state: so we look again.
+        let mut looks = tokio::time::interval(LOOK_AGAIN);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while more_lines || more_events {
             let release_at = match ending {
                 Ending::Asked(at) => Some(at),
@@ -128,9 +134,15 @@ impl Run<'_> {
                     }
                 },
                 next = events.next(), if more_events => match next {
-                    Some(event) => self.tell(&event.map_err(|error| self.lost(error.into()))?).await?,
+                    Some(event) => {
+                        self.tell(&event.map_err(|error| self.lost(error.into()))?).await?;
+                        looks.reset_immediately();
+                    }
                     None => more_events = false,
                 },
+                _ = looks.tick(), if more_events && sealer.is_needed() => {
+                    self.seal(&mut sealer, &mut unsealed).await;
+                }
             }
         }
         Ok(ending == Ending::GivenBack)
@@ -179,6 +191,19 @@ impl Run<'_> {
             Err(error) if error.code() == Some("not_live") => Ok(()),
             other => other.map(drop).map_err(|error| self.lost(error.into())),
         }
+    }
+
+    /// Seals for whoever waits. What does not work is told once and tried again: a lease that gets no secrets ends by itself.
+    async fn seal(&self, sealer: &mut Sealer<'_>, told: &mut Option<String>) {
+        let failed = sealer.pass().await.err().map(|failure| failure.body().detail.clone());
+        if failed.is_some() && failed != *told {
+            self.out.note(format!(
+                "{}: its secrets are not sealed: {}",
+                self.id,
+                failed.as_deref().unwrap_or_default()
+            ));
+        }
+        *told = failed;
     }
 
     fn detach(&self) -> Failure {

@@ -347,9 +347,11 @@ impl Step<'_> {
             }
             MemberEvent::Failed { reason } => {
                 let reason = match reason {
-                    Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed | Reason::PaymentRequired => {
-                        *reason
-                    }
+                    Reason::StagingFailed
+                    | Reason::SecretsMissing
+                    | Reason::SliceFailed
+                    | Reason::OwnerReclaimed
+                    | Reason::PaymentRequired => *reason,
                     _ => Reason::RuntimeFailed,
                 };
                 self.gone(id, rank);

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use selion_api::agent::{Fence, Outputs, Resume, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
+use selion_api::seal::{Sealed, Secret};
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Input, State};
 use tokio::sync::broadcast;
 
 use crate::sequencer::{Batch, Position, Step, SubmitError};
 use crate::store::output::Told;
+use crate::store::secret::Run;
 
 /// The store, or the machine, could not answer; the cause is for the log, not for the agent.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,12 @@ pub trait Core: Send + Sync + 'static {
     async fn disown_outputs(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<(), CoreError>;
     /// What run `attempt` of the member may go on from.
     async fn resume(&self, lease: LeaseId, attempt: u32, member: u16) -> Result<Resume, CoreError>;
+    /// What a client sealed for this run of a member.
+    async fn sealed(&self, run: &Run) -> Result<Option<Sealed>, CoreError>;
+    /// The secrets of a lease that its renter lets the pool keep, if they were given.
+    async fn kept_secrets(&self, lease: LeaseId) -> Result<Option<Vec<Secret>>, CoreError>;
+    /// Forgets what was sealed for and kept of leases that are over.
+    async fn forget_secrets(&self) -> Result<(), CoreError>;
     /// Vouchers of a provider, both signatures given, that no agent of his stored yet.
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError>;
     /// An agent of `provider` stored the pair's voucher up to `cumulative`.

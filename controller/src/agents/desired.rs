@@ -95,6 +95,7 @@ fn bare(state: &State, node: NodeId, want: &DesiredMember) -> Option<Assignment>
             network: selion_api::commit::Network::None,
             root: Root::Base,
             over: Overrides::default(),
+            secrets: selion_api::commit::Expected::default(),
         },
         salt: Hash32::ZERO,
         commitment: lease.request.work,

@@ -9,6 +9,7 @@ use futures::Stream;
 use selion_api::agent::MAX_TO_CONTROLLER;
 use selion_api::commit::PoolId;
 use selion_api::lease::LeaseState;
+use selion_api::seal::SignedSealKey;
 use selion_api::usage::Used;
 use selion_api::{Account, LeaseId, NodeId};
 use selion_market::{Effect, State};
@@ -22,7 +23,7 @@ use super::counts::{Bad, Counts, Live};
 use super::link;
 use super::liveness::{SWEEP, Sweeper};
 use super::logs::{Begin, Kept, Logs};
-use super::registry::{DESIRED, HEAD, Registry, VOUCHERS};
+use super::registry::{DESIRED, HEAD, Registry, SECRETS, VOUCHERS};
 use super::roll::Roll;
 use super::usage::Readings;
 use crate::sequencer::Batch;
@@ -108,6 +109,9 @@ impl Hub {
                         let core = inner.core.as_ref();
                         inner.logs.tend(|lease| read(core, |state| is_live(state, lease)));
                         inner.readings.tend(|run| read(core, |state| is_held(state, run)));
+                        if let Err(error) = core.forget_secrets().await {
+                            warn!(%error, "secrets of leases that are over could not be removed; the next round tries again");
+                        }
                     }
                 }
                 batch = batches.recv() => match batch {
@@ -132,6 +136,17 @@ impl Hub {
                 link.nudge(VOUCHERS);
             }
         }
+    }
+
+    /// To which key secrets are sealed for a node; `None` without a link.
+    #[must_use]
+    pub fn seal_key(&self, node: NodeId) -> Option<SignedSealKey> {
+        self.inner.registry.link(node)?.seal_key()
+    }
+
+    /// Something was sealed for members of `lease`, or given to be sealed: their nodes are sent it.
+    pub fn secrets_came(&self, lease: LeaseId) {
+        self.inner.nudge_members(lease, SECRETS);
     }
 
     /// What is kept of what the members of a lease of `account` printed; then, if asked, what they print, until the lease
@@ -196,14 +211,14 @@ impl Inner {
         }
     }
 
-    /// Makes the links of the nodes that hold members of `lease` look at their desired state again.
-    pub(super) fn nudge_members(&self, lease: LeaseId) {
+    /// Makes the links of the nodes that hold members of `lease` look at this again.
+    pub(super) fn nudge_members(&self, lease: LeaseId, what: u8) {
         let nodes = read(self.core.as_ref(), |state| {
             let members = state.leases.get(&lease).map(|lease| &lease.members[..]).unwrap_or_default();
             members.iter().map(|member| member.node).collect::<Vec<_>>()
         });
         for link in nodes.into_iter().filter_map(|node| self.registry.link(node)) {
-            link.nudge(DESIRED);
+            link.nudge(what);
         }
     }
 

@@ -29,8 +29,9 @@ use super::hub::Inner;
 use super::logs::{self, Parts};
 use super::outputs::{self, Heard};
 use super::pace::{Arrivals, Pace};
-use super::registry::{DESIRED, HEAD, Handle, Nudge, VOUCHERS};
+use super::registry::{DESIRED, HEAD, Handle, Nudge, SECRETS, VOUCHERS};
 use super::reports::Reports;
+use super::sealed::{self, Waits};
 use super::wire::{Came, End, Wire, malformed};
 
 /// How long an agent may take to answer the challenge.
@@ -55,6 +56,7 @@ pub(super) async fn run(inner: Arc<Inner>, socket: WebSocket) {
                 handle: &handle,
                 wire,
                 works: WorkCache::default(),
+                waits: Vec::new(),
                 reports: Reports::new(inner.core.as_ref(), last_seq),
                 pace: Pace::new(Instant::now()),
                 head: 0,
@@ -202,6 +204,8 @@ struct Session<'a> {
     handle: &'a Arc<Handle>,
     wire: Wire,
     works: WorkCache,
+    /// Members of the desired state as it was sent that wait for secrets.
+    waits: Vec<Waits>,
     reports: Reports<'a>,
     pace: Pace,
     /// Size of the newest head sent.
@@ -305,6 +309,14 @@ impl Session<'_> {
                 Ok(())
             }
             ToController::Report(report) => self.report(report).await,
+            ToController::SealKey(signed) => {
+                if !sealed::is_stated_by(&self.inner.pool, self.handle.node, &signed) {
+                    self.inner.counts.bad(Bad::Malformed);
+                    return Err(malformed("a sealing key that the node did not sign"));
+                }
+                self.handle.seal_to(signed);
+                Ok(())
+            }
             ToController::Logs(chunk) => self.keep_records(chunk).await,
             ToController::Usage(told) => {
                 read(core, |state| self.inner.readings.take(state, self.handle.node, &told));
@@ -452,7 +464,7 @@ impl Session<'_> {
             state = OutputState::Uploading;
         }
         if state.is_final() {
-            self.inner.nudge_members(lease);
+            self.inner.nudge_members(lease, DESIRED);
         }
         self.wire.send(&ToAgent::OutputsHeard { lease, attempt, member, state }).await
     }
@@ -469,7 +481,15 @@ impl Session<'_> {
         let core = self.inner.core.as_ref();
         if due & DESIRED != 0 {
             let all = desired(core, &self.inner.pool, self.handle.node, &mut self.works).await?;
+            self.waits = sealed::waiting(self.handle.node, &all.desired.assignments, &self.waits);
             self.wire.send(&ToAgent::Desired(all)).await?;
+        }
+        if due & (DESIRED | SECRETS) != 0 {
+            for waits in &mut self.waits {
+                if let Some(message) = waits.due(core, &self.inner.pool, self.handle.seal_key()).await? {
+                    self.wire.send(&message).await?;
+                }
+            }
         }
         if due & VOUCHERS != 0 {
             for voucher in core.vouchers(self.handle.provider).await? {

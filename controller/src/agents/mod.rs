@@ -23,6 +23,7 @@ mod parts;
 mod registry;
 mod reports;
 mod roll;
+mod sealed;
 #[cfg(test)]
 mod tests;
 mod usage;

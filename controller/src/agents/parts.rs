@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use selion_api::agent::{Outputs, Resume, SignedVoucher};
 use selion_api::commit::Work;
+use selion_api::lease::LeaseState;
 use selion_api::outputs::OutputState;
+use selion_api::seal::{Sealed, Secret};
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature, TimeMs};
 use selion_dataplane::{Cid, Store as Content, StoreError};
 use selion_market::{Input, State};
@@ -17,6 +19,7 @@ use crate::http::secrets::{self, Secrets, TOKEN_MS};
 use crate::ipfs::Ipfs;
 use crate::sequencer::{Batch, Position, Sequencer, Step, SubmitError};
 use crate::store::output::Told;
+use crate::store::secret::{self, Run};
 use crate::store::{Store, entry, head, output, signed_voucher, work};
 
 /// Signs a text.
@@ -105,7 +108,7 @@ impl Core for Parts {
     }
 
     async fn work(&self, commitment: Hash32) -> Result<Option<(Hash32, Work)>, CoreError> {
-        work::get(&self.store.readers, &commitment).await.map_err(cannot)
+        work::get(&self.store, &commitment).await.map_err(cannot)
     }
 
     async fn keep_outputs(&self, node: NodeId, renter: Account, said: &Outputs) -> Result<bool, CoreError> {
@@ -139,6 +142,20 @@ impl Core for Parts {
                 _ => Resume::Nothing,
             }
         }))
+    }
+
+    async fn sealed(&self, run: &Run) -> Result<Option<Sealed>, CoreError> {
+        secret::get(&self.store.readers, run).await.map_err(cannot)
+    }
+
+    async fn kept_secrets(&self, lease: LeaseId) -> Result<Option<Vec<Secret>>, CoreError> {
+        secret::kept(&self.store, lease).await.map_err(cannot)
+    }
+
+    async fn forget_secrets(&self) -> Result<(), CoreError> {
+        let is_live =
+            |id| self.log.read(|state| state.leases.get(&id).is_some_and(|lease| lease.state != LeaseState::Ended));
+        secret::forget(&self.store, is_live).await.map_err(cannot)
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {

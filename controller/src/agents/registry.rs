@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use selion_api::seal::SignedSealKey;
 use selion_api::{Account, Hash32, NodeId, Reason};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -15,6 +16,7 @@ use super::pace::Arrivals;
 pub(super) const DESIRED: u8 = 1;
 pub(super) const VOUCHERS: u8 = 2;
 pub(super) const HEAD: u8 = 4;
+pub(super) const SECRETS: u8 = 8;
 
 /// Locks; a panic elsewhere leaves these maps whole, since each change is one statement.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -34,6 +36,8 @@ pub(super) struct Handle {
     nudge: Notify,
     closed: AtomicBool,
     why: Mutex<Option<(Reason, String)>>,
+    /// To which secrets are sealed, as the node stated it.
+    seal_key: Mutex<Option<SignedSealKey>>,
 }
 
 impl Handle {
@@ -47,7 +51,19 @@ impl Handle {
             nudge: Notify::new(),
             closed: AtomicBool::new(false),
             why: Mutex::new(None),
+            seal_key: Mutex::new(None),
         })
+    }
+
+    /// To which key secrets of its members are sealed; `None` before it said so.
+    pub(super) fn seal_key(&self) -> Option<SignedSealKey> {
+        *lock(&self.seal_key)
+    }
+
+    /// The node stated this key, its signature checked.
+    pub(super) fn seal_to(&self, key: SignedSealKey) {
+        *lock(&self.seal_key) = Some(key);
+        self.nudge(SECRETS);
     }
 
     /// Something came from the agent.

@@ -59,8 +59,8 @@ pub use secrets::{Secrets, TOKEN_MS, TokenFault};
 use crate::App;
 use limits::Limits;
 use route::{
-    auth, datasets, device, gateway, images, leases, licences, log, money, nodes, outputs, pool, relay, streams,
-    system, tiles, wait,
+    auth, datasets, device, gateway, images, leases, licences, log, money, nodes, outputs, pool, relay,
+    secrets as sealed, streams, system, tiles, wait,
 };
 
 /// Largest JSON body in bytes: 1 MiB.
@@ -150,6 +150,7 @@ fn quick() -> OpenApiRouter<App> {
         .routes(routes!(outputs::list))
         .routes(routes!(leases::release))
         .routes(routes!(leases::extend))
+        .routes(routes!(sealed::get, sealed::give))
         .routes(routes!(licences::list))
         .routes(routes!(datasets::get, datasets::remove))
         .routes(routes!(nodes::list))

@@ -50,6 +50,11 @@ pub(super) fn refused(reason: Reason) -> Face {
         | R::DiskFull
         | R::Expired
         | R::WaitedTooLong => (S::CONFLICT, "the lease is over; ask for a new one if you still need it", false),
+        R::SecretsMissing => (
+            S::CONFLICT,
+            "ask again with a client that stays and seals: `selion run`, or `selion lease seal` once the lease is held",
+            true,
+        ),
         R::NodeLost
         | R::PrepareTimeout
         | R::StartTimeout

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use selion_api::commit::signing_digest;
 use selion_api::rest::{DatasetMount, ImageView, NewLease, OutputRef, PlainRoot};
+use selion_api::seal::{REGISTRY, check_names};
 use selion_api::{Account, Amount, BoxFeature, Hash32};
 use selion_dataplane::Cid;
 use selion_market::{Input, RequestLease, State};
@@ -140,8 +141,24 @@ fn check_image(body: &NewLease) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What can be said of the names of secrets.
+fn check_secrets(body: &NewLease) -> Result<(), Problem> {
+    check_names(&body.secrets).map_err(|(at, why)| Problem::field(format!("/secrets/{at}"), "bad_value", why))?;
+    let named = |image: &String| image.contains('@') || image.parse::<Cid>().is_err();
+    if body.secrets.iter().any(|name| name == REGISTRY) && !body.image.as_ref().is_some_and(named) {
+        let why = format!("`{REGISTRY}` is for the image of a registry, and this lease has none");
+        return Err(Problem::field("/secrets", "bad_value", why));
+    }
+    if body.pool_may_keep_secrets && body.secrets.is_empty() {
+        let why = "this is about secrets, and the request names none";
+        return Err(Problem::field("/pool_may_keep_secrets", "bad_value", why));
+    }
+    Ok(())
+}
+
 fn check_work(body: &NewLease) -> Result<(), Problem> {
     check_image(body)?;
+    check_secrets(body)?;
     if body.image.is_none() && body.command.first().is_none_or(String::is_empty) {
         return Err(Problem::field("/command", "bad_value", "command names at least a program, where no image does"));
     }

@@ -95,6 +95,8 @@ const RULES: &[(&str, &str, Need)] = &[
     ("GET", "/v1/leases/{id}/events", LEASE_READ),
     ("POST", "/v1/leases/{id}/release", LEASE_WRITE),
     ("POST", "/v1/leases/{id}/extend", LEASE_WRITE),
+    ("GET", "/v1/leases/{id}/secrets", LEASE_READ),
+    ("PUT", "/v1/leases/{id}/secrets", LEASE_WRITE),
     ("GET", "/v1/licences", LEASE_READ),
     ("GET", "/v1/images", LEASE_WRITE),
     ("GET", "/v1/datasets", DATA_READ),

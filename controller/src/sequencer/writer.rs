@@ -205,7 +205,7 @@ impl Writer {
             entry::insert(&mut tx, step.seq, bytes, leaf, &effects).await.map_err(unavailable)?;
         }
         for (id, Private::Work { commitment, salt, work, called }) in privates {
-            work::put(&mut tx, commitment, salt, work).await.map_err(unavailable)?;
+            work::put(&mut tx, &self.parts.store.at_rest, commitment, salt, work).await.map_err(unavailable)?;
             if let Some(lease) = self.loaded.state.leases.get(id) {
                 called::put(&mut tx, lease.request.renter, *id, called).await.map_err(unavailable)?;
             }

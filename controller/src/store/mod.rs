@@ -2,6 +2,7 @@
 //! stand in tables of their own.
 
 pub mod api_key;
+pub mod at_rest;
 pub mod block;
 pub mod called;
 pub mod dataset;
@@ -14,6 +15,7 @@ pub mod output;
 mod published;
 pub mod relay;
 pub mod rows;
+pub mod secret;
 pub mod session;
 pub mod signed_voucher;
 pub mod term;
@@ -22,11 +24,15 @@ pub mod work;
 
 pub use published::published;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{Connection, Row, SqlitePool};
+
+use crate::keys::KeyError;
+use at_rest::AtRest;
 
 /// The database: one writer connection, many readers.
 #[derive(Clone)]
@@ -35,6 +41,8 @@ pub struct Store {
     pub readers: SqlitePool,
     /// One connection: whoever writes takes its turn.
     pub writer: SqlitePool,
+    /// By which what is private is encrypted.
+    pub at_rest: Arc<AtRest>,
 }
 
 /// Why the store could not be opened or used.
@@ -49,6 +57,17 @@ pub enum StoreError {
         source: sqlx::Error,
         /// What to do.
         remedy: &'static str,
+    },
+    /// The key by which private matter is encrypted cannot be read.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// It is not the one with which the database was written.
+    #[error("{} {what}: {}", path.display(), at_rest::remedy(path))]
+    KeyLost {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
     },
     /// A query failed.
     #[error("database: {0}")]
@@ -89,9 +108,10 @@ impl Store {
             .await
             .map_err(opened)?;
         sqlx::migrate!("./migrations").run(&writer).await.map_err(|error| opened(error.into()))?;
+        let at_rest = Arc::new(AtRest::open(dir, &writer).await?);
         let readers =
             SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(opened)?;
-        Ok(Self { readers, writer })
+        Ok(Self { readers, writer, at_rest })
     }
 
     /// Closes both pools; what was committed is on disk already.

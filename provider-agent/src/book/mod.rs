@@ -4,6 +4,7 @@
 //! STATE/               mode 0700
 //!   node.key           signs reports; its address is the node's id      0600
 //!   provider.key       owns the stake, unless the owner keeps it elsewhere
+//!   seal.json          keys to which secrets of leases are sealed, of two days     0600
 //!   outbox             reports that the log may not have yet
 //!   marks.json         pool, authority, highest fence, highest head
 //!   reserve            room for the two above when a lease has filled the disk
@@ -19,12 +20,14 @@ mod journal;
 mod marks;
 mod outbox;
 mod reserve;
+mod seal_keys;
 mod vouchers;
 
 pub use marks::Marks;
 pub use outbox::{Outbox, OutboxError};
 use reserve::Reserve;
 pub(crate) use reserve::is_full;
+pub use seal_keys::SealKeys;
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -111,6 +114,7 @@ pub struct Book {
     node: Signer,
     marks: std::sync::Mutex<Marks>,
     outbox: Outbox,
+    seal_keys: SealKeys,
     reserve: Reserve,
     /// Held for the life of the agent.
     _lock: nix::fcntl::Flock<File>,
@@ -166,6 +170,7 @@ impl Book {
             node: Signer::open_or_create(&dir.join("node.key"))?,
             marks: std::sync::Mutex::new(Marks::read(&dir.join("marks.json"))?),
             outbox: Outbox::open(&dir.join("outbox"))?,
+            seal_keys: SealKeys::open(dir.join("seal.json"))?,
             reserve: Reserve::open(&dir.join(RESERVE)),
             dir: dir.to_owned(),
             _lock: lock,
@@ -193,6 +198,12 @@ impl Book {
     #[must_use]
     pub fn node_key(&self) -> &Signer {
         &self.node
+    }
+
+    /// To which secrets are sealed.
+    #[must_use]
+    pub fn seal_keys(&self) -> &SealKeys {
+        &self.seal_keys
     }
 
     /// Reports on their way.

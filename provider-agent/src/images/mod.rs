@@ -110,7 +110,8 @@ impl Images {
         Ok(RootFs::Image { lower: self.base.lower(), person, cwd: runtime::WORK.into() })
     }
 
-    /// The image of a work; `None` if it runs among the machine's own programs. `archive` brings content to a path. `say` is
+    /// The image of a work; `None` if it runs among the machine's own programs. A registry is shown
+    /// `credentials`; `archive` brings content to a path. `say` is
     /// told how far it is.
     ///
     /// # Errors
@@ -119,6 +120,7 @@ impl Images {
     pub async fn bring<E: From<ImagesError>>(
         &self,
         work: &Work,
+        credentials: &Credentials,
         archive: impl AsyncFnOnce(&str) -> Result<PathBuf, E>,
         say: impl Fn(String) + Send + Sync + 'static,
     ) -> Result<Option<Image>, E> {
@@ -131,7 +133,7 @@ impl Images {
                 return Err(ImagesError::NotHere(why).into());
             }
             Root::Base => return Ok(Some(self.base.clone())),
-            Root::Registry(name) => self.pull(name, &rules).await?,
+            Root::Registry(name) => self.pull(name, credentials, &rules).await?,
             Root::Content(cid) => {
                 let path = archive(cid).await?;
                 let loaded = self.cache.load(&path, None, &rules).await;
@@ -144,13 +146,13 @@ impl Images {
         Ok(Some(image))
     }
 
-    async fn pull(&self, name: &str, rules: &PullRules) -> Result<Image, ImagesError> {
+    async fn pull(&self, name: &str, credentials: &Credentials, rules: &PullRules) -> Result<Image, ImagesError> {
         let reference: Reference = name.parse()?;
         if reference.digest().is_none() {
             return Err(ImagesError::NotHere("the lease names an image by a tag, which may move; nothing was run"));
         }
-        let pinned = self.registry.resolve(&reference, &Credentials::Anonymous).await?;
-        Ok(self.cache.pull(&self.registry, &pinned, &Credentials::Anonymous, rules).await?)
+        let pinned = self.registry.resolve(&reference, credentials).await?;
+        Ok(self.cache.pull(&self.registry, &pinned, credentials, rules).await?)
     }
 
     /// Keeps the image for a member, over restarts of the agent.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Desired, Fence, SignedVoucher, ToController};
 use selion_api::outputs::OutputState;
+use selion_api::seal::Sealed;
 use selion_api::{Address, Hash32, NodeSpec, Reason};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -38,6 +39,8 @@ pub(crate) enum Inbound {
     Voucher(SignedVoucher),
     /// The controller has down what was said of a member's outputs.
     OutputsHeard(MemberKey, OutputState),
+    /// What was sealed for a member; nothing of it is believed before it opens.
+    Secrets(MemberKey, Sealed),
 }
 
 /// Why a link ended.

@@ -7,6 +7,7 @@ use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use selion_api::agent::{HEARTBEAT_MS, Hello, LINK_VERSION, MAX_MESSAGE, SignedHello, ToAgent, ToController};
 use selion_api::commit::PoolId;
+use selion_api::seal::{SealKey, SignedSealKey};
 use selion_api::{Hash32, Signature};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
@@ -42,6 +43,8 @@ struct Session<'a> {
     unanswered: usize,
     /// In which signatures count; known once the link is greeted.
     pool: Option<PoolId>,
+    /// The sealing key that was stated last.
+    stated: Option<Hash32>,
 }
 
 /// Connects, greets, and holds the link until it ends. `Ok` only if the agent itself is gone.
@@ -54,7 +57,7 @@ pub(super) async fn hold(link: &mut Link) -> Result<(), LinkError> {
     let (socket, _) = connected.map_err(|source| LinkError::Connect { url, source: Box::new(source) })?;
     let (sink, stream) = socket.split();
     let wire = Wire { sink, stream, came: VecDeque::new(), heard: Instant::now() };
-    let mut session = Session { link, wire, sent: 0, unanswered: 0, pool: None };
+    let mut session = Session { link, wire, sent: 0, unanswered: 0, pool: None, stated: None };
     timeout(STEP * 2, session.greet()).await.map_err(|_| silent("finish the greeting"))??;
     (session.link.on_event)(Event::Linked);
     let following = session.pool.map(|pool| tokio::spawn(session.link.authority.clone().follow(pool)));
@@ -131,6 +134,7 @@ impl Session<'_> {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reports = self.link.book.outbox().watch();
         let logs = self.link.logs.clone();
+        self.state_seal_key().await?;
         self.send_reports().await?;
         loop {
             tokio::select! {
@@ -162,10 +166,24 @@ impl Session<'_> {
         if silence >= SILENCE / 4 {
             self.wire.write(Message::Ping(Bytes::new())).await?;
         }
+        self.state_seal_key().await?;
         self.link.logs.retry();
         self.send_logs().await?;
         let last_seq = self.link.book.outbox().last_seq();
         self.wire.send(&ToController::Heartbeat { last_seq }).await
+    }
+
+    /// States to which key secrets are sealed, if it is another than the last.
+    async fn state_seal_key(&mut self) -> Result<(), LinkError> {
+        let Some(pool) = self.pool else { return Ok(()) };
+        let book = &self.link.book;
+        let (key, made_ms) = book.seal_keys().today()?;
+        if self.stated.replace(key) == Some(key) {
+            return Ok(());
+        }
+        let key = SealKey { node: self.link.spec.node, key, made_ms };
+        let signature = keys::sign(book.node_key(), &pool, SealKey::KIND, &key)?;
+        self.wire.send(&ToController::SealKey(SignedSealKey { key, signature })).await
     }
 
     async fn obey(&mut self, message: ToAgent) -> Result<(), LinkError> {
@@ -210,6 +228,9 @@ impl Session<'_> {
             ToAgent::Voucher(voucher) => self.pass(Inbound::Voucher(voucher)).await,
             ToAgent::OutputsHeard { lease, attempt, member, state } => {
                 self.pass(Inbound::OutputsHeard(MemberKey { lease, attempt, member }, state)).await
+            }
+            ToAgent::Secrets { lease, attempt, member, sealed } => {
+                self.pass(Inbound::Secrets(MemberKey { lease, attempt, member }, sealed)).await
             }
             ToAgent::Refused { reason, detail } => Err(LinkError::Refused { reason, detail }),
             other @ (ToAgent::Challenge { .. } | ToAgent::Welcome { .. }) => {
@@ -336,6 +357,7 @@ fn unexpected(when: &str, message: &ToAgent) -> LinkError {
         ToAgent::LinesKept { .. } => "an acknowledgement of log lines",
         ToAgent::Echo { .. } => "an echo",
         ToAgent::OutputsHeard { .. } => "a word on outputs",
+        ToAgent::Secrets { .. } => "sealed secrets",
     };
     LinkError::Nonsense(format!("{what} {when}"))
 }

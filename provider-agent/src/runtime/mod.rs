@@ -41,6 +41,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use selion_api::agent::LogSource;
+use selion_api::seal::Secret;
 use selion_api::slice::Sandbox;
 use tokio::io::DuplexStream;
 
@@ -64,7 +65,12 @@ pub struct Launch {
     pub limits: spec::Limits,
     /// The file system that it runs in. Without a sandbox it is the machine's, whatever is said here.
     pub root: RootFs,
+    /// What it finds in [`SECRETS`], in a sandbox; without one there is no such place, and none may be given.
+    pub secrets: Vec<Secret>,
 }
+
+/// Where a command finds its secrets.
+pub const SECRETS: &str = "/run/secrets";
 
 /// A root file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +124,9 @@ pub enum RuntimeError {
         #[source]
         source: io::Error,
     },
+    /// Secrets would lie in the machine's own files.
+    #[error("a command without a sandbox has nowhere to keep secrets; none were given to it")]
+    BareSecrets,
     /// Root would run a renter's command as itself or as nobody, beside the owner's own programs.
     #[error("root runs no commands without a sandbox; run the agent as an ordinary user, or take --sandbox namespaces")]
     BareRoot,

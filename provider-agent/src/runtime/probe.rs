@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 
+use selion_api::seal::Secret;
 use selion_api::slice::Sandbox;
 use tokio::time::timeout;
 
@@ -18,7 +19,7 @@ const TRY: Duration = Duration::from_secs(20);
 /// What it may use; nothing holds it to that here.
 const TRIAL: Limits =
     Limits { cpu_milli: 1_000, memory_bytes: 64 << 20, pids: 64, open_files: 1_024, shm_bytes: 1 << 20 };
-/// What is run: it must see its data and write its output, and neither write its data, nor see the agent's secret or the
+/// What is run: it must see its data and its secret and write its output, and neither write its data or its secret, nor see the agent's secret or the
 /// machine's, nor have a terminal.
 const SCRIPT: &str = "test \"$(cat \"$SELION_DATA_DIR/seen\")\" = yes || exit 3\n\
     echo yes > \"$SELION_OUTPUT_DIR/written\" || exit 4\n\
@@ -26,6 +27,8 @@ const SCRIPT: &str = "test \"$(cat \"$SELION_DATA_DIR/seen\")\" = yes || exit 3\
     if cat \"$PROBE_SECRET\" >/dev/null 2>&1; then exit 6; fi\n\
     if test -e /etc/shadow || test -e /etc/ssh; then exit 7; fi\n\
     if test -e /dev/tty; then exit 8; fi\n\
+    test \"$(cat /run/secrets/probe)\" = yes || exit 9\n\
+    if (echo no > /run/secrets/probe) 2>/dev/null; then exit 10; fi\n\
     exit 0";
 
 /// Runs a trial command behind these walls in this root, with rooms under `folder`, the agent's state. Without a sandbox there is
@@ -73,6 +76,7 @@ pub async fn probe_network(folder: &Path, walls: Walls, root: RootFs) -> Result<
         network: Links { internet: true, gang: Some(Gang { own, peers: vec![own] }), mbps: Some(1_000) },
         root,
         limits: TRIAL,
+        secrets: Vec::new(),
     };
     let tried = match ProcessRuntime::new(walls) {
         Ok(runtime) => exit_code(&runtime, launch).await,
@@ -117,6 +121,7 @@ async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result
         network: Links::default(),
         root,
         limits: TRIAL,
+        secrets: vec![Secret { name: "probe".into(), value: b"yes".to_vec() }],
     };
     let code = exit_code(&runtime, launch).await?;
     let written = fs::read_to_string(rooms.output.join("written")).unwrap_or_default();
@@ -129,6 +134,8 @@ async fn run(walls: Walls, root: RootFs, rooms: &Rooms, secret: &Path) -> Result
         6 => "the trial command could read the agent's state",
         7 => "the trial command saw the machine's own files",
         8 => "the trial command had a terminal",
+        9 => "the trial command did not see its secret",
+        10 => "the trial command could write its secret",
         code => return Err(format!("the trial command ended with {code}")),
     };
     Err(why.into())

@@ -13,9 +13,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use selion_api::slice::Sandbox;
 use tokio::process::{Child, Command};
+use zeroize::Zeroizing;
 
 use super::cgroup::{Group, Groups};
-use super::helper::{Plan, Refusal, Root, View};
+use super::helper::{Plan, Refusal, Root, SecretFile, View};
 use super::ids::{Ids, Person};
 use super::keep::{self, Locked};
 use super::network::{Net, Outlook};
@@ -121,7 +122,7 @@ impl ProcessRuntime {
     /// What the helper is told. The folders that the command writes to become its own.
     fn plan(&self, launch: Launch) -> io::Result<Plan> {
         let inside = launch.rooms.seen_in(self.walls.sandbox);
-        let Launch { command, mut env, rooms, devices, network, root, limits } = launch;
+        let Launch { command, mut env, rooms, devices, network, root, limits, secrets } = launch;
         let open_files = limits.open_files;
         env::strip(&mut env);
         // The supervisor puts itself here.
@@ -153,6 +154,7 @@ impl ProcessRuntime {
             devices,
             network: Net::of(network, &self.walls.outlook, rooms.base),
             shm_bytes: limits.shm_bytes,
+            secrets: secrets.iter().map(SecretFile::of).collect(),
         };
         Ok(Plan { agent, view: Some(view), cwd, command, env, open_files })
     }
@@ -209,6 +211,9 @@ impl Runtime for ProcessRuntime {
         let program = program.ok_or(RuntimeError::NoCommand)?;
         let path = launch.env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let failed = |source| RuntimeError::Spawn { program: program.clone(), source };
+        if self.walls.sandbox == Sandbox::None && !launch.secrets.is_empty() {
+            return Err(RuntimeError::BareSecrets);
+        }
         let sandbox = sandbox_name(self.walls.sandbox);
         let group = self.group(&launch.rooms.base, &launch.limits).map_err(RuntimeError::Limits)?;
         let base = launch.rooms.base.clone();
@@ -224,6 +229,7 @@ impl Runtime for ProcessRuntime {
             alone_ms: millis(self.alone),
         };
         let order = serde_json::to_vec(&order).map_err(|error| failed(io::Error::other(error)))?;
+        let order = Zeroizing::new(order);
         let (mut nascent, socket) = self.supervisor().map_err(failed)?;
         let said = tokio::task::spawn_blocking(move || converse(socket, &order)).await;
         let refusal = match said.map_err(io::Error::other).and_then(|said| said) {

@@ -161,6 +161,7 @@ impl House {
             network: selion_agent::runtime::Links::default(),
             root: RootFs::Machine,
             limits: LIMITS,
+            secrets: Vec::new(),
         }
     }
 

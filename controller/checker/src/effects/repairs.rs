@@ -54,7 +54,11 @@ impl Entry<'_> {
         let MemberEvent::Failed { reason } = signed.report.event else { return false };
         let otherwise = matches!(
             reason,
-            Reason::StagingFailed | Reason::SliceFailed | Reason::OwnerReclaimed | Reason::PaymentRequired
+            Reason::StagingFailed
+                | Reason::SecretsMissing
+                | Reason::SliceFailed
+                | Reason::OwnerReclaimed
+                | Reason::PaymentRequired
         );
         run_of(&signed.report) == run && !otherwise
     }

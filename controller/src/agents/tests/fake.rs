@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use selion_api::agent::{Fence, MemberEvent, Outputs, Resume, SignedHead, SignedVoucher};
 use selion_api::commit::Work;
+use selion_api::seal::{Sealed, Secret};
 use selion_api::{Account, Amount, Hash32, LeaseId, NodeId, Signature};
 use selion_market::{Answer, Input, Outcome, State, Touched};
 use tokio::sync::{Semaphore, broadcast};
@@ -16,6 +17,7 @@ use super::super::core::{Claim, Core, CoreError, GatewayToken};
 use super::key::Key;
 use crate::sequencer::{Batch, Position, Step, SubmitError};
 use crate::store::output::Told;
+use crate::store::secret::Run;
 
 /// Number of the authority's key.
 pub(super) const AUTHORITY: u8 = 1;
@@ -28,6 +30,8 @@ pub(super) struct Fake {
     pub commits: Semaphore,
     pub head: Mutex<Option<SignedHead>>,
     pub roots: Mutex<BTreeMap<u64, Hash32>>,
+    pub sealed: Mutex<Vec<(Run, Sealed)>>,
+    pub kept: Mutex<BTreeMap<LeaseId, Vec<Secret>>>,
     pub works: Mutex<BTreeMap<Hash32, (Hash32, Work)>>,
     pub outputs: Mutex<BTreeMap<(LeaseId, u32, u16), Told>>,
     pub vouchers: Mutex<Vec<SignedVoucher>>,
@@ -49,6 +53,8 @@ impl Fake {
             commits: Semaphore::new(1_000),
             head: Mutex::default(),
             roots: Mutex::default(),
+            sealed: Mutex::default(),
+            kept: Mutex::default(),
             works: Mutex::default(),
             outputs: Mutex::default(),
             vouchers: Mutex::default(),
@@ -209,6 +215,19 @@ impl Core for Fake {
 
     async fn resume(&self, _: LeaseId, attempt: u32, _: u16) -> Result<Resume, CoreError> {
         Ok(Resume::Coming { attempt: attempt - 1 })
+    }
+
+    async fn sealed(&self, run: &Run) -> Result<Option<Sealed>, CoreError> {
+        let sealed = self.sealed.lock().unwrap();
+        Ok(sealed.iter().rev().find(|(of, _)| of == run).map(|(_, sealed)| sealed.clone()))
+    }
+
+    async fn kept_secrets(&self, lease: LeaseId) -> Result<Option<Vec<Secret>>, CoreError> {
+        Ok(self.kept.lock().unwrap().get(&lease).cloned())
+    }
+
+    async fn forget_secrets(&self) -> Result<(), CoreError> {
+        Ok(())
     }
 
     async fn vouchers(&self, provider: Account) -> Result<Vec<SignedVoucher>, CoreError> {

@@ -8,6 +8,7 @@ mod key;
 mod liveness;
 mod outputs;
 mod real;
+mod secrets;
 mod session;
 mod usage;
 mod world;

@@ -128,6 +128,7 @@ pub(super) fn work() -> Work {
         network: selion_api::commit::Network::None,
         root: Root::Base,
         over: Overrides::default(),
+        secrets: selion_api::commit::Expected::default(),
     }
 }
 

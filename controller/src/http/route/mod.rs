@@ -13,6 +13,7 @@ pub(super) mod nodes;
 pub(super) mod outputs;
 pub(super) mod pool;
 pub(super) mod relay;
+pub(super) mod secrets;
 pub(super) mod streams;
 pub(super) mod system;
 pub(super) mod tiles;

@@ -39,7 +39,7 @@ async fn call(pool: &Pool, method: &Method, path: &str, token: &str) -> Reply {
     // What is good enough a body to come to the question whose lease it is.
     let body = match *method {
         Method::POST if path.ends_with("/extend") => Body::from(r#"{"for_ms": 60000}"#),
-        Method::POST => Body::from("{}"),
+        Method::POST | Method::PUT if !path.starts_with("/ipfs/") => Body::from("{}"),
         _ => Body::empty(),
     };
     pool.send(ask(method.clone(), token, path, &headers, body)).await

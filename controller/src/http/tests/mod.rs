@@ -18,6 +18,7 @@ mod promises;
 mod registry;
 mod relay;
 mod said;
+mod secrets;
 mod streams;
 mod tiles;
 mod vectors;
@@ -210,7 +211,11 @@ impl Pool {
     }
 
     async fn play_chain(&self) {
-        let spec = spec();
+        self.play_chain_of(spec()).await;
+    }
+
+    /// The same with this node.
+    async fn play_chain_of(&self, spec: NodeSpec) {
         let fund = |renter| {
             let until = NOW.plus(1 << 40);
             [

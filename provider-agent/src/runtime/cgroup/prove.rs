@@ -88,6 +88,7 @@ async fn run(walls: Walls, rooms: Rooms, groups: &Groups, root: &RootFs, trial: 
         network: crate::runtime::Links::default(),
         limits: trial.limits,
         root: root.clone(),
+        secrets: Vec::new(),
     };
     let mut running = runtime.launch(launch).await.map_err(|error| chain(&error))?;
     let mut ended = false;

@@ -22,6 +22,7 @@ mod namespaces;
 mod nat;
 mod parts;
 mod plan;
+mod secrets;
 mod supervise;
 mod tree;
 mod view;
@@ -37,7 +38,7 @@ use nix::unistd::getppid;
 use serde::de::DeserializeOwned;
 
 use super::keep;
-pub(super) use plan::{Plan, Refusal, Root, View};
+pub(super) use plan::{Plan, Refusal, Root, SecretFile, View};
 pub(super) use supervise::{END, STOP};
 
 /// Exit code of a helper whose command did not come to run.
@@ -135,7 +136,7 @@ impl Talk {
 
     /// What it is told.
     pub(super) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, Trouble> {
-        let mut text = Vec::new();
+        let mut text = zeroize::Zeroizing::new(Vec::new());
         let read = self.0.as_mut().map_or(Ok(0), |socket| socket.read_to_end(&mut text));
         read.map_err(|error| format!("read the plan: {error}"))?;
         serde_json::from_slice(&text).map_err(|error| format!("the plan: {error}"))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::plan::{Root, View};
+use super::secrets::Secrets;
 use super::tree::{NODEV, NOSUID, RDONLY, Tree};
 use super::view::{mounted, step, told};
 use super::{Trouble, etc};
@@ -40,6 +41,7 @@ pub(super) struct Parts {
     pub(super) own_root: bool,
     /// Bytes of `/dev/shm`.
     pub(super) shm_bytes: u64,
+    pub(super) secrets: Secrets,
 }
 
 #[derive(Debug)]
@@ -76,7 +78,14 @@ impl Parts {
             taken.0.push((to.into(), Part::Folder(room)));
         }
         let root = root(view)?;
-        Ok(Self { parts: taken.0, hidden: view.hidden.clone(), root, own_root, shm_bytes: view.shm_bytes })
+        Ok(Self {
+            parts: taken.0,
+            hidden: view.hidden.clone(),
+            root,
+            own_root,
+            shm_bytes: view.shm_bytes,
+            secrets: Secrets::of(view),
+        })
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
+use selion_api::seal::Secret;
 use serde::{Deserialize, Serialize};
+use zeroize::Zeroize;
 
 use crate::runtime::ids::Ids;
 use crate::runtime::network::Net;
@@ -48,6 +50,36 @@ pub(in crate::runtime) struct View {
     pub(in crate::runtime) network: Option<Net>,
     /// Size of its `/dev/shm`.
     pub(in crate::runtime) shm_bytes: u64,
+    /// What it finds in [`SECRETS`](crate::runtime::SECRETS).
+    pub(in crate::runtime) secrets: Vec<SecretFile>,
+}
+
+/// A secret on its way into a box.
+#[derive(Clone, Serialize, Deserialize)]
+pub(in crate::runtime) struct SecretFile {
+    /// Name of the file.
+    pub(in crate::runtime) name: String,
+    /// What is in it.
+    pub(in crate::runtime) value: Vec<u8>,
+}
+
+impl SecretFile {
+    /// As a plan carries it.
+    pub(in crate::runtime) fn of(secret: &Secret) -> Self {
+        Self { name: secret.name.clone(), value: secret.value.clone() }
+    }
+}
+
+impl std::fmt::Debug for SecretFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretFile").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for SecretFile {
+    fn drop(&mut self) {
+        self.value.zeroize();
+    }
 }
 
 /// A root file system.

@@ -67,6 +67,7 @@ fn fill(parts: &Parts, proc: &Tree) -> Result<(), Trouble> {
         std::os::unix::fs::symlink(target, &there).map_err(|error| told("link", &there, &error))?;
     }
     folder(Path::new("/run"))?;
+    parts.secrets.put()?;
     let there = folder(Path::new("/proc"))?;
     proc.put(&there).map_err(|error| told("show", &there, &error))?;
     mask()?;
@@ -112,7 +113,7 @@ fn afresh(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// A folder in the view, made if it is not there. What an image has in its way is an error: what the box puts there would
 /// else come to lie elsewhere.
-fn folder(path: &Path) -> Result<PathBuf, Trouble> {
+pub(super) fn folder(path: &Path) -> Result<PathBuf, Trouble> {
     let mut at = PathBuf::from("/");
     for part in path.components() {
         let Component::Normal(name) = part else { continue };

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
+use zeroize::Zeroizing;
 
 use super::record::{Ended, Page, Record, Why};
 use super::ring::Ring;
@@ -436,7 +437,7 @@ fn enter(order: &Order, helper: &Child) -> Result<(), Refusal> {
 /// Tells a helper its plan; `None` once the command runs.
 fn converse(mut socket: UnixStream, plan: &Plan) -> io::Result<Option<Refusal>> {
     let plan = Plan { agent: nix::unistd::getpid().as_raw(), ..plan.clone() };
-    socket.write_all(&serde_json::to_vec(&plan)?)?;
+    socket.write_all(&Zeroizing::new(serde_json::to_vec(&plan)?))?;
     socket.shutdown(Shutdown::Write)?;
     let mut said = Vec::new();
     socket.take(LONGEST).read_to_end(&mut said)?;
