@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::{Book, BookError};
+use crate::cards::{self, Cards};
 use crate::claim::Collector;
 use crate::config::{Config, GpuSource};
 use crate::disk;
@@ -34,7 +35,8 @@ use crate::outputs::{self, Ended, Record, Shelf, Uploads};
 use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
 use crate::runtime::{Bin, Groups, Outlook, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
-use crate::spec::{known_models, node_spec};
+use crate::spec::{known_models, known_work, node_spec};
+use crate::status::{self, Board, Desk, Diary};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -47,6 +49,7 @@ pub(crate) struct Node {
     /// None without a sandbox: images cannot be laid out then.
     pub(crate) images: Option<Images>,
     pub(crate) spec: NodeSpec,
+    pub(crate) cards: Cards,
 }
 
 impl Node {
@@ -55,11 +58,15 @@ impl Node {
         let book = Arc::new(Book::open(&absolute(config)?)?);
         let node = keys::node_of(book.node_key());
         let mut gpus = open_gpus(&config.gpus, &node.0)?;
-        let facts = gpus.list()?;
-        if facts.is_empty() {
+        let all = gpus.list()?;
+        if all.is_empty() {
             return Err(AgentError::NoGpus);
         }
-        known_models(&config.prices, &facts)?;
+        known_models(&config.prices, &all)?;
+        known_work(config, &all)?;
+        let (open, _) = book.outbox().members();
+        let before = cards::before(book.dir());
+        let (facts, cards) = cards::settle(cards::choose(config, &all)?, &all, before.as_deref(), &open);
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
         let images = open_images(config, &book).await?;
@@ -78,9 +85,10 @@ impl Node {
         let groups = Groups::open(&group_of(&node.0));
         let root = roots.first().unwrap_or(&RootFs::Machine);
         let features = features::found(config, book.dir(), &walls, &groups, root).await;
-        let spec = NodeSpec { features, ..node_spec(config, node, provider(config, &book)?, &facts, config.sandbox) };
+        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox)?;
+        let spec = NodeSpec { features, ..spec };
         let runtime = runtime.within(groups);
-        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
+        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec, cards })
     }
 }
 
@@ -203,13 +211,16 @@ pub async fn run(
     on_event: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<(), AgentError> {
     let node = Node::open(&config).await?;
-    let on_event: OnEvent = Arc::new(on_event);
+    cards::keep(node.book.dir(), &node.cards)?;
+    let board = Arc::new(Board::new(node.spec.features));
+    let on_event = noted(&board, Diary::at(node.book.dir()), on_event);
     on_event(Event::Up {
         node: node.spec.node,
         provider: node.spec.provider,
         sandbox: node.spec.sandbox,
         gpus: node.spec.gpus.len(),
     });
+    on_event(Event::Cards(node.cards.clone()));
     let (inbound_in, inbound) = mpsc::channel(64);
     let (outbound_in, outbound) = mpsc::channel(64);
     let (voucher_in, vouchers) = mpsc::channel(64);
@@ -248,7 +259,7 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
+    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event), Arc::clone(&board))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -256,6 +267,9 @@ pub async fn run(
     if let Some(collector) = Collector::new(&config, Arc::clone(&node.book)) {
         keepers.spawn(collector.run());
     }
+    let listener = status::listen(node.book.dir());
+    let listener = listener.map_err(|source| AgentError::System { what: "open the socket of its status".into(), source })?;
+    keepers.spawn(desk(&config, &node, board, Arc::clone(&guard)).serve(listener));
     keepers.spawn(keep_vouchers(
         vouchers,
         Arc::clone(&node.book),
@@ -280,6 +294,31 @@ pub async fn run(
     let unlinked = crate::staging::blocking(move || link.join()).await;
     ran.and(ended)?;
     unlinked.map_err(|_| AgentError::Fault("link"))
+}
+
+/// Tells `on_event`, the agent's board and its diary.
+fn noted(board: &Arc<Board>, diary: Diary, on_event: impl Fn(Event) + Send + Sync + 'static) -> OnEvent {
+    let board = Arc::clone(board);
+    Arc::new(move |event| {
+        board.hear(&event);
+        diary.note(&event);
+        on_event(event);
+    })
+}
+
+/// Where its status is asked for.
+fn desk(config: &Config, node: &Node, board: Arc<Board>, guard: Arc<Guard>) -> Desk {
+    Desk {
+        board,
+        book: Arc::clone(&node.book),
+        gpus: Arc::clone(&node.gpus),
+        guard,
+        spec: node.spec.clone(),
+        cards: node.cards.clone(),
+        controller: config.controller.clone(),
+        chain_rpc: config.chain_rpc.clone(),
+        pool: tokio::sync::OnceCell::new(),
+    }
 }
 
 /// What a member's task is told while it lives.
@@ -310,6 +349,7 @@ impl Agent {
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
         on_event: OnEvent,
+        board: Arc<Board>,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
         let leases = book.leases();
@@ -330,6 +370,7 @@ impl Agent {
             bin,
             features: node.spec.features,
             meter: Duration::from_millis(config.meter_ms),
+            board,
         };
         Ok(Self {
             shared: Arc::new(shared),

@@ -10,6 +10,7 @@
 
 mod agent;
 pub mod book;
+mod cards;
 mod claim;
 mod config;
 mod controller;
@@ -37,14 +38,17 @@ mod owner;
 mod reconcile;
 mod reporter;
 pub mod runtime;
+mod scrub;
 mod spec;
 mod staging;
+pub mod status;
 #[cfg(test)]
 mod testing;
 mod unsigned;
 mod vault;
 
 pub use agent::run;
+pub use cards::{Card, Cards, Draining};
 pub use claim::{ClaimReport, claim, claim_all};
 pub use config::{Claiming, Config, GpuSource, Prices, Registries};
 pub use courier::{Courier, CourierError};

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
+use crate::courier::now;
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
 use crate::guard::Guard;
@@ -30,6 +31,7 @@ use crate::runtime::env::environment;
 use crate::runtime::spec::Limits;
 use crate::runtime::{self, Bin, Gang, Launch, Links, Person, Quota, Rooms, RootFs, Running, Runtime, capture, peers};
 use crate::staging::{self, Staging, blocking};
+use crate::status::{Board, Sample};
 
 /// How long pipes may stay open after the command's group is gone.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -64,6 +66,7 @@ pub(crate) struct Shared {
     pub(crate) bin: Bin,
     pub(crate) features: BoxFeatures,
     pub(crate) meter: Duration,
+    pub(crate) board: Arc<Board>,
 }
 
 impl Shared {
@@ -138,10 +141,13 @@ pub(crate) async fn drive(
     let key = MemberKey::of(&assignment);
     let logs = shared.logs.clone();
     logs.open_member(key);
+    let board = Arc::clone(&shared.board);
+    board.came(&assignment, limits(&assignment), disk_bytes(&assignment));
     let mut member = Member { shared, assignment, key, orders, peers, resume, time, image: None };
     let lived = member.live().await;
     member.let_image_go().await;
     logs.close(key);
+    board.over(key);
     lived
 }
 
@@ -480,9 +486,12 @@ impl Member {
                     self.say(format!("it has written {bytes} MiB of its {most} MiB of disk: it is ended"));
                     return Ok(End::Limited(Reason::DiskFull));
                 }
-                _ = looks.tick() => if ran_out(running) {
-                    return Ok(End::Limited(Reason::OutOfMemory));
-                },
+                _ = looks.tick() => {
+                    if ran_out(running) {
+                        return Ok(End::Limited(Reason::OutOfMemory));
+                    }
+                    self.show_use(running, quota);
+                }
                 Ok(()) = time.changed() => {
                     self.assignment.max_run_ms = *time.borrow_and_update();
                     let all = Duration::from_millis(self.assignment.max_run_ms);
@@ -528,6 +537,13 @@ impl Member {
 
     fn memory(&self) -> u64 {
         limits(&self.assignment).memory_bytes
+    }
+
+    /// Shows what it uses to who asks for the agent's status.
+    fn show_use(&self, running: &dyn Running, quota: &Quota) {
+        let group = running.used().unwrap_or_default();
+        let sample = Sample { at: now(), group, disk_bytes: quota.used(), traffic: running.traffic() };
+        self.shared.board.read(self.key, sample);
     }
 
     /// Tells what it uses, if the link has room for it; the next reading says the same.
