@@ -10,6 +10,7 @@
 
 mod agent;
 pub mod book;
+mod bundle;
 mod cards;
 mod claim;
 mod config;
@@ -35,6 +36,7 @@ mod meter;
 mod money;
 mod outputs;
 mod owner;
+mod pieces;
 mod reconcile;
 mod reporter;
 pub mod runtime;
@@ -48,6 +50,7 @@ mod unsigned;
 mod vault;
 
 pub use agent::run;
+pub use bundle::{Bundle, BundleError, bundle};
 pub use cards::{Card, Cards, Draining};
 pub use claim::{ClaimReport, claim, claim_all};
 pub use config::{Claiming, Config, GpuSource, Prices, Registries};
