@@ -26,6 +26,7 @@ pub mod gpus;
 mod guard;
 mod holdings;
 pub mod images;
+pub mod install;
 mod join;
 mod keys;
 mod link;
