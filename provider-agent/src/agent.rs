@@ -259,7 +259,8 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event), Arc::clone(&board))?;
+    let mut agent =
+        Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event), Arc::clone(&board))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -268,7 +269,8 @@ pub async fn run(
         keepers.spawn(collector.run());
     }
     let listener = status::listen(node.book.dir());
-    let listener = listener.map_err(|source| AgentError::System { what: "open the socket of its status".into(), source })?;
+    let listener =
+        listener.map_err(|source| AgentError::System { what: "open the socket of its status".into(), source })?;
     keepers.spawn(desk(&config, &node, board, Arc::clone(&guard)).serve(listener));
     keepers.spawn(keep_vouchers(
         vouchers,

@@ -30,8 +30,13 @@ const TELL: Duration = Duration::from_secs(5);
 /// Most bytes of a version or of a file of the kernel.
 const MOST: usize = 64 << 10;
 /// Programs whose versions matter, and how each is asked.
-const PROGRAMS: [(&str, &str); 5] =
-    [("slirp4netns", "--version"), ("nft", "--version"), ("runc", "--version"), ("systemctl", "--version"), ("ldd", "--version")];
+const PROGRAMS: [(&str, &str); 5] = [
+    ("slirp4netns", "--version"),
+    ("nft", "--version"),
+    ("runc", "--version"),
+    ("systemctl", "--version"),
+    ("ldd", "--version"),
+];
 /// Facts of the kernel and the distribution. None names a person or a boot option.
 const FACTS: [&str; 14] = [
     "/proc/version",

@@ -72,9 +72,8 @@ pub(crate) fn choose(config: &Config, all: &[GpuFacts]) -> Result<Vec<GpuFacts>,
         }
     }
     let is_in = |names: &[String], facts: &GpuFacts| names.iter().any(|name| is_named(facts, name));
-    let is_chosen = |facts: &&GpuFacts| {
-        (config.cards.is_empty() || is_in(&config.cards, facts)) && !is_in(&config.except, facts)
-    };
+    let is_chosen =
+        |facts: &&GpuFacts| (config.cards.is_empty() || is_in(&config.cards, facts)) && !is_in(&config.except, facts);
     let chosen: Vec<GpuFacts> = all.iter().filter(is_chosen).cloned().collect();
     if chosen.is_empty() {
         let said = format!("cards and except leave no card to offer of {}", listed(all));

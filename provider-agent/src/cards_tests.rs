@@ -28,7 +28,8 @@ fn cards_are_chosen_and_left_out_by_index_and_by_uuid() {
 #[test]
 fn a_name_of_no_card_is_refused_with_those_there_are_and_so_is_an_empty_choice() {
     let first = three()[0].gpu;
-    for (cards, except, name) in [(&["3"][..], &[][..], "cards names \"3\""), (&[], &["H100"], "except names \"H100\"")] {
+    for (cards, except, name) in [(&["3"][..], &[][..], "cards names \"3\""), (&[], &["H100"], "except names \"H100\"")]
+    {
         let said = choice(cards, except).unwrap_err();
         assert!(said.contains(name) && said.contains(&format!("0 {first} (A100 80GB), 1 ")), "{said}");
     }

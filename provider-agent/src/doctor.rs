@@ -29,7 +29,8 @@ pub(crate) const WAIT: Duration = Duration::from_secs(5);
 pub(crate) const NODE_KEY: &str = "node.key";
 
 /// What a node without a box loses.
-const NO_SANDBOX: &str = "sandbox namespaces and all its features: without it only pools that allow unsandboxed nodes lease here";
+const NO_SANDBOX: &str =
+    "sandbox namespaces and all its features: without it only pools that allow unsandboxed nodes lease here";
 /// What a node that does not open loses.
 const EVERYTHING: &str = "the whole offer: the agent does not start";
 

@@ -152,8 +152,9 @@ pub(crate) fn limits(features: BoxFeatures) -> Check {
     }
     let remedy = "selion agent install, which runs the agent in a unit with control groups of its own (Delegate=yes); \
                   or run it as root";
-    Check::bad(NAME, format!("no control group holds leases to their {missing}"), remedy)
-        .costing(format!("features {missing}: leases that ask for them go elsewhere, and one lease can starve the others"))
+    Check::bad(NAME, format!("no control group holds leases to their {missing}"), remedy).costing(format!(
+        "features {missing}: leases that ask for them go elsewhere, and one lease can starve the others"
+    ))
 }
 
 #[cfg(test)]

@@ -46,10 +46,7 @@ pub fn node_spec(
 }
 
 /// Each card with its work: what the owner states, else what is known of its model.
-fn with_work<'a>(
-    stated: &BTreeMap<String, u32>,
-    gpus: &'a [GpuFacts],
-) -> Result<Vec<(&'a GpuFacts, u32)>, AgentError> {
+fn with_work<'a>(stated: &BTreeMap<String, u32>, gpus: &'a [GpuFacts]) -> Result<Vec<(&'a GpuFacts, u32)>, AgentError> {
     let work = |facts: &GpuFacts| stated.get(&facts.model).copied().or(facts.work_milli);
     let unknown: BTreeSet<&str> =
         gpus.iter().filter(|facts| work(facts).is_none()).map(|facts| facts.model.as_str()).collect();
@@ -102,11 +99,8 @@ fn known_names<'a>(
 }
 
 fn gpu_spec(facts: &GpuFacts, work_milli: u32, prices: &Prices) -> GpuSpec {
-    let whole = prices
-        .whole
-        .get(&facts.model)
-        .copied()
-        .unwrap_or_else(|| part(prices.per_work, u64::from(work_milli), 1_000));
+    let whole =
+        prices.whole.get(&facts.model).copied().unwrap_or_else(|| part(prices.per_work, u64::from(work_milli), 1_000));
     GpuSpec {
         gpu: facts.gpu,
         model: facts.model.clone(),
@@ -207,7 +201,14 @@ mod tests {
     fn unknown_card() -> Vec<GpuFacts> {
         let gpus = Simulated::new(&["T4 16GB".to_owned()], b"node").unwrap();
         let facts = gpus.facts().next().unwrap().clone();
-        vec![GpuFacts { model: "RTX A4000".into(), work_milli: None, simulated: false, mig: None, share: None, ..facts }]
+        vec![GpuFacts {
+            model: "RTX A4000".into(),
+            work_milli: None,
+            simulated: false,
+            mig: None,
+            share: None,
+            ..facts
+        }]
     }
 
     #[test]

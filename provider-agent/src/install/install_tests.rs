@@ -13,7 +13,8 @@ fn config(state: &str) -> Config {
     Config { pool: Some(Address([7; 20])), state_dir: state.into(), ..Config::default() }
 }
 
-const MACHINES: &str = "# Made by `selion agent install`, which makes it anew with --replace. The settings are in the file after --config.
+const MACHINES: &str =
+    "# Made by `selion agent install`, which makes it anew with --replace. The settings are in the file after --config.
 
 [Unit]
 Description=Selion provider agent

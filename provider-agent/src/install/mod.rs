@@ -132,7 +132,12 @@ impl Installation {
             program: &self.program,
             settings: &settings,
             state: &config.state_dir,
-            needed: [&self.program].into_iter().chain(&config.show).chain(&config.sandbox_helper).map(PathBuf::as_path).collect(),
+            needed: [&self.program]
+                .into_iter()
+                .chain(&config.show)
+                .chain(&config.sandbox_helper)
+                .map(PathBuf::as_path)
+                .collect(),
             scope: self.scope,
             user: user.as_ref().map(|user| user.name.as_str()),
             real_gpus: config.gpus == GpuSource::Nvml,

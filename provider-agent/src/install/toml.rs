@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// What has no form there, in words.
 pub(super) fn differing(config: &impl Serialize, usual: &impl Serialize) -> Result<String, String> {
     let (config, usual) = (table(config)?, table(usual)?);
-    let mut text = "# Settings of the agent; docs/provider.md lists them. Restart the agent after a change.\n".to_owned();
+    let mut text =
+        "# Settings of the agent; docs/provider.md lists them. Restart the agent after a change.\n".to_owned();
     let mut tables = String::new();
     for (name, value) in config.iter().filter(|(name, value)| usual.get(*name) != Some(value)) {
         match value {

@@ -55,7 +55,10 @@ pub async fn ask(dir: &Path) -> Result<Option<Status>, StatusError> {
     let path = dir.join(SOCKET);
     let failed = |source| StatusError::Socket { path: path.clone(), source };
     let absent = |error: &io::Error| {
-        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory)
+        matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory
+        )
     };
     let folder = match File::open(dir) {
         Err(error) if absent(&error) => return Ok(None),
