@@ -205,7 +205,10 @@ fn a_unit_is_written_once_with_the_settings_beside_the_keys_and_no_secret_in_it(
     // What the unit starts has the same settings.
     let config = ["agent", "up", "--print-config", "--config", "s/agent.toml"];
     let config = json(&run(home.path(), &config).stdout);
-    assert_eq!((&config["chain_rpc"], &config["pool"]), (&"https://node.example/v3/SECRET-KEY".into(), &pool.into()));
+    assert_eq!(
+        (&config["chain_rpc"], &config["pool"]),
+        (&"https://node.example/v3/SECRET-KEY".into(), &pool.as_str().into())
+    );
     assert_eq!(config["gpus"]["simulated"]["models"][0], "H100 80GB");
     assert_eq!(install(&[]).status.code(), Some(0), "the same again is no change");
     let other = install(&["--region", "eu"]);

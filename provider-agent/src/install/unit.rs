@@ -11,7 +11,7 @@
 //!   nodes of its own card and no other.
 //! - `ProtectHostname`: a box has a name of its own.
 //! - `MemoryDenyWriteExecute`: what compiles while it runs, as CUDA and most frameworks, dies.
-//! - `RestrictSUIDSGID`: images hold such files. In a box they give nothing, as nobody gains privileges there.
+//! - `RestrictSUIDSGID`: a lease that is root in its box installs packages, which set such bits. They give nothing there.
 //! - `PrivateNetwork`, `IPAddressDeny`: the agent links to its controller.
 
 use std::fmt::Write;
