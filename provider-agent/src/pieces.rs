@@ -2,6 +2,7 @@
 //! brings them.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use selion_api::slice::{BoxFeature, BoxFeatures};
@@ -116,11 +117,18 @@ fn program(name: &'static str, remedy: &str) -> Check {
 
 fn tun(device: &Path) -> Check {
     const NAME: &str = "tun";
-    if device.exists() {
-        return Check::good(NAME, format!("{} is there", device.display()));
+    match fs::File::options().read(true).write(true).open(device) {
+        Ok(_) => return Check::good(NAME, format!("{} is there", device.display())),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let found = format!("{} is not this user's to open", device.display());
+            return Check::bad(NAME, found, format!("chmod 0666 {}, its usual mode", device.display()))
+                .costing(NETWORK);
+        }
+        // A device that is there and has no driver behind it fails too.
+        Err(_) => {}
     }
     let remedy = "modprobe tun && echo tun > /etc/modules-load.d/tun.conf; in a container give it /dev/net/tun";
-    Check::bad(NAME, format!("there is no {}", device.display()), remedy).costing(NETWORK)
+    Check::bad(NAME, format!("there is no {} that works", device.display()), remedy).costing(NETWORK)
 }
 
 /// What a trial found of the network that leases get.

@@ -36,7 +36,7 @@ Delegate=yes
 OOMPolicy=continue
 TasksMax=infinity
 LimitNOFILE=524288
-UMask=0077
+UMask=0022
 NoNewPrivileges=yes
 LockPersonality=yes
 SystemCallArchitectures=native
@@ -122,7 +122,7 @@ fn systemd_reads_every_line_of_the_units() {
         assert!(good && about.is_empty(), "{said}");
         // A line that it does not know is told, so that silence means something.
         let text = fs::read_to_string(&unit).unwrap();
-        fs::write(&unit, text.replace("UMask=0077", "UMaks=0077")).unwrap();
+        fs::write(&unit, text.replace("UMask=0022", "UMaks=0022")).unwrap();
         let (_, said) = analyze(&["verify", "--man=no"], &unit).unwrap();
         assert!(said.contains("UMaks"), "{said}");
     }

@@ -108,8 +108,9 @@ impl Unit<'_> {
     /// Walls that any manager can put up: they are the process's own.
     fn walls(&self) -> Vec<String> {
         let lines = [
-            // Keys and states are the agent's alone.
-            "UMask=0077",
+            // What the agent makes for a lease is read by the lease's own ids. Keys have modes of their own, in a folder of
+            // mode 0700.
+            "UMask=0022",
             // Nothing that the agent runs is meant to gain by being run. In its namespaces it has what it needs from the start.
             "NoNewPrivileges=yes",
             // The boxes' own filter refuses the rest of both.
