@@ -233,12 +233,12 @@ fn state_dir(dir: &Path) -> Check {
 /// The controller: whether it speaks for the pool, and what it says of the node.
 async fn controller_checks(config: &Config, pool: Option<PoolId>, seen: Option<&Seen>, checks: &mut Vec<Check>) {
     const NAME: &str = "controller";
-    let (url, remedy) = (&config.controller, "start the controller, or correct --controller");
+    let (url, remedy) = (crate::scrub::origin(&config.controller), "start the controller, or correct --controller");
     let Some(ours) = pool else {
         checks.push(Check::bad(NAME, format!("{url} is not asked: there is no pool to ask for"), "see `chain`"));
         return;
     };
-    match controller::speaks_for(url, ours).await {
+    match controller::speaks_for(&config.controller, ours).await {
         Ok(view) => {
             checks.push(Check::good(NAME, format!("{url} speaks for pool {}", ours.controller)));
             checks.push(terms(&view));

@@ -105,7 +105,9 @@ fn units() -> (TempDir, Vec<PathBuf>) {
         let place = dir.path().join(format!("{scope:?}"));
         fs::create_dir(&place).unwrap();
         let config = Config { gpus: GpuSource::Simulated { models: Vec::new() }, ..config("/var/lib/a place") };
-        let text = Installation { program: "/bin/true".into(), ..of(config, scope) }.plan().unwrap().text;
+        // A user that every machine has.
+        let user = (scope == Scope::System).then(|| "daemon".to_owned());
+        let text = Installation { program: "/bin/true".into(), user, ..of(config, scope) }.plan().unwrap().text;
         let unit = place.join(UNIT);
         fs::write(&unit, text).unwrap();
         unit
