@@ -58,7 +58,10 @@ fn told(installed: &Installed) -> String {
 impl From<InstallError> for Failure {
     fn from(error: InstallError) -> Self {
         match error {
-            InstallError::NoPool | InstallError::NoUser { .. } | InstallError::Path { .. } => {
+            InstallError::NoPool
+            | InstallError::NoUser { .. }
+            | InstallError::Path { .. }
+            | InstallError::Closed { .. } => {
                 Self::usage(chain(&error), "nothing was written; correct it and run this again")
             }
             InstallError::Exists { .. } => {

@@ -87,6 +87,23 @@ fn paths_of_a_home_or_of_tmp_are_seen_and_odd_ones_are_quoted() {
     assert!(refused.contains("control character"), "{refused}");
 }
 
+#[test]
+fn a_user_who_cannot_come_to_the_program_is_told_where_the_way_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, program) = (dir.path().join("bin"), dir.path().join("bin/selion"));
+    fs::create_dir(&folder).unwrap();
+    fs::write(&program, "").unwrap();
+    for (path, mode) in [(dir.path(), 0o755), (&folder, 0o700), (&program, 0o755)] {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+    let user = Some("daemon".to_owned());
+    let installation = Installation { program, user, ..of(config("/var/lib/selion"), Scope::System) };
+    let said = installation.plan().unwrap_err().to_string();
+    assert!(said.starts_with("daemon may not run") && said.contains("/bin is closed to others"), "{said}");
+    fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+    assert!(installation.plan().is_ok());
+}
+
 /// Where the tool is: it may not be.
 fn analyze(verb: &[&str], unit: &Path) -> Option<(bool, String)> {
     let output = Command::new("systemd-analyze").args(verb).arg(unit).env("SYSTEMD_LOG_LEVEL", "warning").output();

@@ -87,6 +87,16 @@ pub enum InstallError {
         /// Who is to use it.
         user: String,
     },
+    /// The user cannot come to the program.
+    #[error("{user} may not run {}: {} is closed to others; copy the program to /usr/local/bin and call it there", program.display(), closed.display())]
+    Closed {
+        /// Who is to run it.
+        user: String,
+        /// This program.
+        program: PathBuf,
+        /// The file or folder on the way to it.
+        closed: PathBuf,
+    },
     /// Something else is there.
     #[error("{} is there already and says something else; look at it, then give --replace", path.display())]
     Exists {
@@ -127,6 +137,9 @@ impl Installation {
             return Err(InstallError::NoPool);
         }
         let user = self.person()?;
+        if let Some(user) = user.as_ref().filter(|user| !user.uid.is_root()) {
+            self.may_run(user)?;
+        }
         let settings = config.state_dir.join(SETTINGS);
         let unit = Unit {
             program: &self.program,
@@ -180,6 +193,21 @@ impl Installation {
         make(&folder, 0o755).map_err(at(&folder))?;
         write(&installed.unit, &installed.text, 0o644, |_| Ok(())).map_err(at(&installed.unit))?;
         Ok(installed)
+    }
+
+    /// Refuses a program that only its owner can come to, unless that is the user.
+    fn may_run(&self, user: &User) -> Result<(), InstallError> {
+        let is_closed = |path: &&Path| {
+            fs::metadata(path).is_ok_and(|meta| meta.uid() != user.uid.as_raw() && meta.mode() & 0o001 == 0)
+        };
+        match self.program.ancestors().find(is_closed) {
+            None => Ok(()),
+            Some(closed) => Err(InstallError::Closed {
+                user: user.name.clone(),
+                program: self.program.clone(),
+                closed: closed.to_owned(),
+            }),
+        }
     }
 
     fn may_write(&self, path: &Path, text: &str) -> Result<(), InstallError> {
