@@ -301,9 +301,11 @@ async fn the_status_of_an_agent_shows_its_leases_with_their_use_and_the_limits_t
     let state = tempfile::tempdir().unwrap();
     let agent = start(&controller, state.path());
     let mut link = controller.greet(0).await;
-    let script = "head -c 300000 /dev/zero > $HOME/written; echo written; read never < /dev/zero & wait";
+    let script = "head -c 300000 /dev/zero > $HOME/written; sleep 60";
     let member = assignment(&link.spec().clone(), 1, script);
-    link.want(1, vec![started(&member)]).await;
+    link.want(1, vec![member.clone()]).await;
+    while link.report().await.event != MemberEvent::Ready {}
+    link.want(2, vec![started(&member)]).await;
     while link.report().await.event != MemberEvent::Running {}
     let shown = async {
         loop {
@@ -324,7 +326,7 @@ async fn the_status_of_an_agent_shows_its_leases_with_their_use_and_the_limits_t
     assert!(!held || one.uses.unwrap().memory_bytes.unwrap().peak > 0, "{:?}", one.uses);
     let text = serde_json::to_string(&said).unwrap();
     assert!(!text.contains("/dev/zero") && !text.contains("GREETING"), "nothing of the command is in it: {text}");
-    link.want(2, Vec::new()).await;
+    link.want(3, Vec::new()).await;
     while !link.report().await.event.is_last() {}
     let over = async { while !selion_agent::status::ask(state.path()).await.unwrap().unwrap().members.is_empty() {} };
     timeout(PATIENCE, over).await.unwrap();
