@@ -50,6 +50,7 @@ pub(crate) struct Node {
     pub(crate) images: Option<Images>,
     pub(crate) spec: NodeSpec,
     pub(crate) cards: Cards,
+    board: Arc<Board>,
 }
 
 impl Node {
@@ -87,8 +88,9 @@ impl Node {
         let features = features::found(config, book.dir(), &walls, &groups, root).await;
         let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox)?;
         let spec = NodeSpec { features, ..spec };
+        let board = Arc::new(Board::new(features));
         let runtime = runtime.within(groups);
-        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec, cards })
+        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec, cards, board })
     }
 }
 
@@ -212,8 +214,7 @@ pub async fn run(
 ) -> Result<(), AgentError> {
     let node = Node::open(&config).await?;
     cards::keep(node.book.dir(), &node.cards)?;
-    let board = Arc::new(Board::new(node.spec.features));
-    let on_event = noted(&board, Diary::at(node.book.dir()), on_event);
+    let on_event = noted(&node.board, Diary::at(node.book.dir()), on_event);
     on_event(Event::Up {
         node: node.spec.node,
         provider: node.spec.provider,
@@ -259,8 +260,7 @@ pub async fn run(
     let uploads = Uploads::new(parts, halt.clone());
     // Before the rooms of an earlier life are cleared.
     let left = uploads.recover().await;
-    let mut agent =
-        Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event), Arc::clone(&board))?;
+    let mut agent = Agent::new(&config, &node, logs, token, voucher_in, uploads, Arc::clone(&on_event))?;
     agent.close_interrupted(left).await?;
     let guard = Arc::clone(&agent.shared.guard);
     let mut keepers = JoinSet::new();
@@ -271,7 +271,7 @@ pub async fn run(
     let listener = status::listen(node.book.dir());
     let listener =
         listener.map_err(|source| AgentError::System { what: "open the socket of its status".into(), source })?;
-    keepers.spawn(desk(&config, &node, board, Arc::clone(&guard)).serve(listener));
+    keepers.spawn(desk(&config, &node, Arc::clone(&guard)).serve(listener));
     keepers.spawn(keep_vouchers(
         vouchers,
         Arc::clone(&node.book),
@@ -309,9 +309,9 @@ fn noted(board: &Arc<Board>, diary: Diary, on_event: impl Fn(Event) + Send + Syn
 }
 
 /// Where its status is asked for.
-fn desk(config: &Config, node: &Node, board: Arc<Board>, guard: Arc<Guard>) -> Desk {
+fn desk(config: &Config, node: &Node, guard: Arc<Guard>) -> Desk {
     Desk {
-        board,
+        board: Arc::clone(&node.board),
         book: Arc::clone(&node.book),
         gpus: Arc::clone(&node.gpus),
         guard,
@@ -351,7 +351,6 @@ impl Agent {
         vouchers: mpsc::Sender<selion_api::agent::SignedVoucher>,
         uploads: Uploads,
         on_event: OnEvent,
-        board: Arc<Board>,
     ) -> Result<Self, AgentError> {
         let book = Arc::clone(&node.book);
         let leases = book.leases();
@@ -372,7 +371,7 @@ impl Agent {
             bin,
             features: node.spec.features,
             meter: Duration::from_millis(config.meter_ms),
-            board,
+            board: Arc::clone(&node.board),
         };
         Ok(Self {
             shared: Arc::new(shared),
