@@ -142,6 +142,7 @@ impl Cli {
     /// The form of results.
     pub fn format(&self) -> Format {
         match &self.command {
+            Command::Agent { command } if command.json() => Format::Json,
             Command::Audit(args) if args.json => Format::Json,
             Command::Demo(args) if args.json => Format::Json,
             Command::Simulate { command } if command.json() => Format::Json,

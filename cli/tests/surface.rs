@@ -154,6 +154,75 @@ fn an_agent_is_set_up_by_flags_in_human_units() {
 }
 
 #[test]
+fn an_owner_chooses_cards_and_says_what_unknown_ones_do() {
+    let home = home();
+    let up = ["agent", "up", "--print-config", "--gpu", "0,GPU-x", "--gpu", "3", "--except", "1"];
+    let more = ["--work", "RTX A4000=0.25", "--ask", "RTX A4000=0.30", "--price", "0.80"];
+    let config = json(&run(home.path(), &[&up[..], &more].concat()).stdout);
+    assert_eq!(config["cards"], serde_json::json!(["0", "GPU-x", "3"]));
+    assert_eq!((&config["except"][0], &config["work"]["RTX A4000"]), (&"1".into(), &250.into()));
+    assert_eq!(config["prices"]["whole"]["RTX A4000"], "300000");
+    assert_eq!(config["prices"]["per_work"], "800000");
+    let wrong = run(home.path(), &["agent", "up", "--print-config", "--work", "RTX A4000"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("MODEL=WORK"));
+}
+
+#[test]
+fn the_status_of_no_agent_is_exit_code_1_in_both_forms() {
+    let home = home();
+    let plain = run(home.path(), &["agent", "status", "--state-dir", "d"]);
+    assert_eq!(plain.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&plain.stderr).into_owned();
+    assert!(text.contains("no agent runs on d") && text.contains("selion agent up"), "{text}");
+    let form = run(home.path(), &["agent", "status", "--json", "--state-dir", "d"]);
+    assert_eq!(form.status.code(), Some(1));
+    assert_eq!(json(&form.stdout)["error"]["code"], "no_agent");
+}
+
+#[test]
+fn a_unit_is_written_once_with_the_settings_beside_the_keys_and_no_secret_in_it() {
+    let home = home();
+    let pool = format!("0x{}", "01".repeat(20));
+    let install = |more: &[&str]| {
+        let words = ["agent", "install", "--user-unit", "--pool", &pool, "--state-dir", "s", "--simulate", "H100 80GB"];
+        run(home.path(), &[&words[..], &["--chain-rpc", "https://node.example/v3/SECRET-KEY"], more].concat())
+    };
+    let unit = home.path().join(".config/systemd/user/selion-agent.service");
+    let printed = install(&["--print"]);
+    assert_eq!(printed.status.code(), Some(0), "{}", String::from_utf8_lossy(&printed.stderr));
+    assert!(!unit.exists() && !home.path().join("s").exists(), "nothing is written");
+    let done = install(&[]);
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(text.contains("systemctl --user enable --now selion-agent.service"), "{text}");
+    let written = std::fs::read_to_string(&unit).expect("the unit");
+    assert_eq!(written.trim_end(), String::from_utf8_lossy(&printed.stdout).trim_end());
+    assert!(!written.contains("SECRET-KEY") && written.contains("agent up --yes --config /"), "{written}");
+    let settings = home.path().join("s/agent.toml");
+    let mode = std::fs::metadata(&settings).expect("the settings").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    // What the unit starts has the same settings.
+    let config = ["agent", "up", "--print-config", "--config", "s/agent.toml"];
+    let config = json(&run(home.path(), &config).stdout);
+    assert_eq!(
+        (&config["chain_rpc"], &config["pool"]),
+        (&"https://node.example/v3/SECRET-KEY".into(), &pool.as_str().into())
+    );
+    assert_eq!(config["gpus"]["simulated"]["models"][0], "H100 80GB");
+    assert_eq!(install(&[]).status.code(), Some(0), "the same again is no change");
+    let other = install(&["--region", "eu"]);
+    assert_eq!(other.status.code(), Some(5), "{}", String::from_utf8_lossy(&other.stderr));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("--replace"));
+    std::fs::write(&unit, "another's").expect("written");
+    assert_eq!(install(&[]).status.code(), Some(5));
+    assert_eq!(std::fs::read_to_string(&unit).expect("the unit"), "another's");
+    assert_eq!(install(&["--region", "eu", "--replace"]).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&unit).expect("the unit"), written);
+    assert!(std::fs::read_to_string(&settings).expect("the settings").contains("region = \"eu\""));
+}
+
+#[test]
 fn an_owner_without_a_key_or_a_pool_is_told_and_no_key_is_made() {
     let home = home();
     for words in [&["show"][..], &["close-offer"], &["retire"], &["unbond"], &["withdraw-stake"], &["leave"]] {

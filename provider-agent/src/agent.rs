@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::book::{Book, BookError};
 use crate::boxes::{self, Taken};
+use crate::cards::{self, Cards};
 use crate::claim::Collector;
 use crate::config::{Config, GpuSource};
 use crate::disk;
@@ -37,7 +38,8 @@ use crate::reconcile::{Action, Held, Order, reconcile};
 use crate::reporter::{Eviction, OnEvent, ReportError, Reporter};
 use crate::runtime::keep::Lock;
 use crate::runtime::{Bin, Groups, Outlook, ProcessRuntime, RootFs, Runtime, Walls, advice, probe, sandbox_name};
-use crate::spec::{known_models, node_spec};
+use crate::spec::{known_models, known_work, node_spec};
+use crate::status::{self, Board, Desk, Diary};
 
 /// How long a stopping agent waits for its last reports to be acknowledged.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -50,6 +52,8 @@ pub(crate) struct Node {
     /// None without a sandbox: images cannot be laid out then.
     pub(crate) images: Option<Images>,
     pub(crate) spec: NodeSpec,
+    pub(crate) cards: Cards,
+    board: Arc<Board>,
 }
 
 impl Node {
@@ -58,11 +62,15 @@ impl Node {
         let book = Arc::new(Book::open(&absolute(config)?)?);
         let node = keys::node_of(book.node_key());
         let mut gpus = open_gpus(&config.gpus, &node.0)?;
-        let facts = gpus.list()?;
-        if facts.is_empty() {
+        let all = gpus.list()?;
+        if all.is_empty() {
             return Err(AgentError::NoGpus);
         }
-        known_models(&config.prices, &facts)?;
+        known_models(&config.prices, &all)?;
+        known_work(config, &all)?;
+        let (open, _) = book.outbox().members();
+        let before = cards::before(book.dir());
+        let (facts, cards) = cards::settle(cards::choose(config, &all)?, &all, before.as_deref(), &open);
         let walls = walls(config, &book)?;
         let runtime = ProcessRuntime::new(walls.clone())?;
         // What an earlier life started may run on.
@@ -90,9 +98,11 @@ impl Node {
             None => features::found(config, book.dir(), &walls, &groups, root).await,
         };
         features::remember(book.dir(), &mark, features);
-        let spec = NodeSpec { features, ..node_spec(config, node, provider(config, &book)?, &facts, config.sandbox) };
+        let spec = node_spec(config, node, provider(config, &book)?, &facts, config.sandbox)?;
+        let spec = NodeSpec { features, ..spec };
+        let board = Arc::new(Board::new(features));
         let runtime = runtime.within(groups).alone(Duration::from_millis(config.alone_ms));
-        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec })
+        Ok(Self { book, gpus: Arc::new(Mutex::new(gpus)), runtime: Arc::new(runtime), images, spec, cards, board })
     }
 }
 
@@ -215,13 +225,15 @@ pub async fn run(
     on_event: impl Fn(Event) + Send + Sync + 'static,
 ) -> Result<(), AgentError> {
     let node = Node::open(&config).await?;
-    let on_event: OnEvent = Arc::new(on_event);
+    cards::keep(node.book.dir(), &node.cards)?;
+    let on_event = noted(&node.board, Diary::at(node.book.dir()), on_event);
     on_event(Event::Up {
         node: node.spec.node,
         provider: node.spec.provider,
         sandbox: node.spec.sandbox,
         gpus: node.spec.gpus.len(),
     });
+    on_event(Event::Cards(node.cards.clone()));
     let (inbound_in, inbound) = mpsc::channel(64);
     let (outbound_in, outbound) = mpsc::channel(64);
     let (voucher_in, vouchers) = mpsc::channel(64);
@@ -271,6 +283,10 @@ pub async fn run(
     if let Some(collector) = Collector::new(&config, Arc::clone(&node.book)) {
         keepers.spawn(collector.run());
     }
+    let listener = status::listen(node.book.dir());
+    let listener =
+        listener.map_err(|source| AgentError::System { what: "open the socket of its status".into(), source })?;
+    keepers.spawn(desk(&config, &node, Arc::clone(&guard)).serve(listener));
     keepers.spawn(keep_vouchers(
         vouchers,
         Arc::clone(&node.book),
@@ -295,6 +311,31 @@ pub async fn run(
     let unlinked = crate::staging::blocking(move || link.join()).await;
     ran.and(ended)?;
     unlinked.map_err(|_| AgentError::Fault("link"))
+}
+
+/// Tells `on_event`, the agent's board and its diary.
+fn noted(board: &Arc<Board>, diary: Diary, on_event: impl Fn(Event) + Send + Sync + 'static) -> OnEvent {
+    let board = Arc::clone(board);
+    Arc::new(move |event| {
+        board.hear(&event);
+        diary.note(&event);
+        on_event(event);
+    })
+}
+
+/// Where its status is asked for.
+fn desk(config: &Config, node: &Node, guard: Arc<Guard>) -> Desk {
+    Desk {
+        board: Arc::clone(&node.board),
+        book: Arc::clone(&node.book),
+        gpus: Arc::clone(&node.gpus),
+        guard,
+        spec: node.spec.clone(),
+        cards: node.cards.clone(),
+        controller: config.controller.clone(),
+        chain_rpc: config.chain_rpc.clone(),
+        pool: tokio::sync::OnceCell::new(),
+    }
 }
 
 /// What a member's task is told while it lives.
@@ -350,6 +391,7 @@ impl Agent {
             book: Arc::clone(&book),
             secrets_within: Duration::from_millis(config.secrets_ms),
             meter: Duration::from_millis(config.meter_ms),
+            board: Arc::clone(&node.board),
         };
         Ok(Self {
             shared: Arc::new(shared),

@@ -24,6 +24,12 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Which GPUs are offered.
     pub gpus: GpuSource,
+    /// Cards that are offered, by UUID or by index as `nvidia-smi` counts; all there are if none is named.
+    pub cards: Vec<String>,
+    /// Cards that are not offered, named in the same way.
+    pub except: Vec<String>,
+    /// Work of models that nobody knows, by model name, in thousandths of an A100 80GB. It beats what is known.
+    pub work: std::collections::BTreeMap<String, u32>,
     /// Asks.
     pub prices: Prices,
     /// The owner's account, if its key is kept elsewhere. Otherwise the account of `STATE/provider.key`.
@@ -104,6 +110,9 @@ impl Default for Config {
             pool: None,
             state_dir: PathBuf::from("agent-state"),
             gpus: GpuSource::Nvml,
+            cards: Vec::new(),
+            except: Vec::new(),
+            work: std::collections::BTreeMap::new(),
             prices: Prices::default(),
             provider: None,
             address: "127.0.0.1".into(),

@@ -6,17 +6,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use selion_api::commit::PoolId;
 use selion_api::rest::{NodeView, PoolView};
-use selion_api::slice::{BoxFeature, BoxFeatures, Sandbox};
+use selion_api::slice::Sandbox;
 use selion_api::{Account, Hash32, NodeId, NodeSpec};
 use selion_client::{Client, ClientError, LocalWallet};
 use selion_contracts::{BlockTag, Pool, Rpc, Signer};
 use serde::Serialize;
 
 use crate::agent::{Node, PROVIDER_KEY, open_gpus};
-use crate::config::{Config, GpuSource};
+use crate::config::Config;
 use crate::controller;
 use crate::error::{AgentError, chain};
-use crate::gpus::NvmlGpus;
+use crate::pieces;
+use crate::status::{self, Status};
 
 /// Free space under which a check fails, in bytes: room for a few images and datasets.
 const MIN_FREE: u64 = 5 << 30;
@@ -27,6 +28,12 @@ pub(crate) const WAIT: Duration = Duration::from_secs(5);
 /// File of the node's key in the state directory.
 pub(crate) const NODE_KEY: &str = "node.key";
 
+/// What a node without a box loses.
+const NO_SANDBOX: &str =
+    "sandbox namespaces and all its features: without it only pools that allow unsandboxed nodes lease here";
+/// What a node that does not open loses.
+const EVERYTHING: &str = "the whole offer: the agent does not start";
+
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -36,36 +43,72 @@ pub struct Check {
     pub ok: bool,
     /// What was found.
     pub detail: String,
+    /// What it takes from the offer, if it is not as it should be: features and isolation classes.
+    pub costs: Option<String>,
     /// What to do; absent if all is well.
     pub remedy: Option<String>,
 }
 
 impl Check {
-    fn good(name: &'static str, detail: impl Into<String>) -> Self {
-        Self { name, ok: true, detail: detail.into(), remedy: None }
+    pub(crate) fn good(name: &'static str, detail: impl Into<String>) -> Self {
+        Self { name, ok: true, detail: detail.into(), costs: None, remedy: None }
     }
 
-    fn bad(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { name, ok: false, detail: detail.into(), remedy: Some(remedy.into()) }
+    pub(crate) fn bad(name: &'static str, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name, ok: false, detail: detail.into(), costs: None, remedy: Some(remedy.into()) }
+    }
+
+    pub(crate) fn costing(self, what: impl Into<String>) -> Self {
+        Self { costs: Some(what.into()), ..self }
     }
 }
 
 /// Looks at everything once. It changes nothing but for making the state directory and its keys where there are none.
 pub async fn doctor(config: &Config) -> Vec<Check> {
-    let mut checks = vec![driver(config), gpus(config)];
-    let seen = node(config, &mut checks).await;
+    examine(config).await.checks
+}
+
+/// What was found.
+pub(crate) struct Findings {
+    pub(crate) checks: Vec<Check>,
+    /// What the node says it is, if that could be made out.
+    pub(crate) spec: Option<NodeSpec>,
+    /// Of the agent that runs, if one does.
+    pub(crate) status: Option<Status>,
+}
+
+/// [`doctor`], with what it was made of.
+pub(crate) async fn examine(config: &Config) -> Findings {
+    let mut checks = pieces::pieces(config);
+    checks.push(gpus(config));
+    let found = node(config, &mut checks).await;
     checks.push(disk(&config.state_dir));
     checks.push(state_dir(&config.state_dir));
-    let pool = chain_checks(config, seen.as_ref(), &mut checks).await;
-    controller_checks(config, pool, seen.as_ref(), &mut checks).await;
-    checks
+    let seen = found.seen.as_ref();
+    let pool = chain_checks(config, seen, &mut checks).await;
+    controller_checks(config, pool, seen, &mut checks).await;
+    Findings { checks, spec: found.spec, status: found.status }
+}
+
+/// The node, as far as it can be seen.
+#[derive(Default)]
+struct Found {
+    seen: Option<Seen>,
+    spec: Option<NodeSpec>,
+    status: Option<Status>,
+}
+
+impl Found {
+    fn of(spec: NodeSpec, status: Option<Status>) -> Self {
+        Self { seen: Some(Seen::of(&spec)), spec: Some(spec), status }
+    }
 }
 
 /// The node that was found, and what its offer should be.
 struct Seen {
     node: NodeId,
     provider: Account,
-    /// Hash of the spec; `None` while an agent runs here: only that one knows it.
+    /// Hash of the spec; `None` while an agent runs here that does not say it.
     spec_hash: Option<Hash32>,
 }
 
@@ -86,18 +129,6 @@ impl Seen {
     }
 }
 
-fn driver(config: &Config) -> Check {
-    const NAME: &str = "driver";
-    match NvmlGpus::open().and_then(|nvml| nvml.driver_version()) {
-        Ok(version) => Check::good(NAME, format!("NVIDIA driver {version}")),
-        // Simulated GPUs need none.
-        Err(error) if config.gpus != GpuSource::Nvml => {
-            Check::good(NAME, format!("not needed for simulated GPUs: {error}"))
-        }
-        Err(error) => Check::bad(NAME, error.to_string(), "install the NVIDIA driver, or offer simulated GPUs"),
-    }
-}
-
 fn gpus(config: &Config) -> Check {
     const NAME: &str = "gpus";
     // UUIDs do not matter here.
@@ -107,61 +138,63 @@ fn gpus(config: &Config) -> Check {
             let models: Vec<&str> = found.iter().map(|facts| facts.model.as_str()).collect();
             Check::good(NAME, format!("{} to offer: {}", models.len(), models.join(", ")))
         }
-        Ok(_) => Check::bad(NAME, "none to offer", AgentError::NoGpus.to_string()),
-        Err(error) => Check::bad(NAME, chain(&error), "repair the GPUs above, or offer simulated ones"),
-    }
-}
-
-/// What leases reach from here, as the spec says it after a trial.
-fn network(features: BoxFeatures) -> Check {
-    const NAME: &str = "network";
-    match (features.has(BoxFeature::Gang), features.has(BoxFeature::Internet)) {
-        (true, true) => Check::good(NAME, "leases reach the internet and their gangs, and nothing of this machine"),
-        (true, false) => Check::good(NAME, "leases reach their gangs; you give them no internet"),
-        (false, _) => Check::bad(
-            NAME,
-            "leases get no network here, so neither gangs nor those that need the internet come",
-            "install slirp4netns and nftables; what does not work is in the log of `agent up`",
-        ),
+        Ok(_) => Check::bad(NAME, "none to offer", AgentError::NoGpus.to_string()).costing(EVERYTHING),
+        Err(error) => {
+            Check::bad(NAME, chain(&error), "repair the GPUs above, or offer simulated ones").costing(EVERYTHING)
+        }
     }
 }
 
 /// Opens the node as `run` would.
-async fn node(config: &Config, checks: &mut Vec<Check>) -> Option<Seen> {
-    const NAME: &str = "sandbox";
+async fn node(config: &Config, checks: &mut Vec<Check>) -> Found {
     match Node::open(config).await {
         Ok(node) => {
-            let spec = node.spec;
-            checks.push(match spec.sandbox {
-                Sandbox::None => Check::bad(
-                    NAME,
-                    "commands run as your own user beside your own programs; most pools do not allow that",
-                    "leave --sandbox none away",
-                ),
-                kind => {
-                    let held: Vec<_> = spec.features.iter().map(|limit| limit.code()).collect();
-                    let kind = crate::runtime::sandbox_name(kind);
-                    Check::good(NAME, format!("{kind} works and holds leases to their {}", held.join(", ")))
-                }
-            });
-            if spec.sandbox != Sandbox::None {
-                checks.push(network(spec.features));
-            }
-            Some(Seen::of(&spec))
+            checks.extend(boxed(&node.spec));
+            Found::of(node.spec, None)
         }
-        Err(AgentError::Book(crate::book::BookError::InUse { .. })) => {
-            checks.push(Check::good("agent", "an agent runs on this state directory; it has checked the sandbox"));
-            Seen::by_keys(config)
-        }
+        Err(AgentError::Book(crate::book::BookError::InUse { .. })) => running(config, checks).await,
         Err(AgentError::Sandbox { sandbox, why, advice }) => {
-            checks.push(Check::bad(NAME, format!("{sandbox} does not work here: {why}"), advice));
-            None
+            let found = format!("{sandbox} does not work here: {why}");
+            checks.push(Check::bad("sandbox", found, advice).costing(NO_SANDBOX));
+            Found::default()
         }
         Err(error) => {
-            checks.push(Check::bad("agent", chain(&error), "correct what it says; `agent up` would stop there too"));
-            None
+            let remedy = "correct what it says; `agent up` would stop there too";
+            checks.push(Check::bad("agent", chain(&error), remedy).costing(EVERYTHING));
+            Found::default()
         }
     }
+}
+
+/// The node whose agent runs: it says what it is.
+async fn running(config: &Config, checks: &mut Vec<Check>) -> Found {
+    match status::ask(&config.state_dir).await {
+        Ok(Some(status)) => {
+            checks.push(Check::good("agent", format!("an agent runs on this state directory (pid {})", status.pid)));
+            checks.extend(boxed(&status.spec));
+            Found::of(status.spec.clone(), Some(status))
+        }
+        // It is about to begin, or to end.
+        Ok(None) => {
+            checks.push(Check::good("agent", "an agent runs on this state directory; it has checked the sandbox"));
+            Found { seen: Seen::by_keys(config), ..Found::default() }
+        }
+        Err(error) => {
+            checks.push(Check::bad("agent", chain(&error), "restart the agent"));
+            Found { seen: Seen::by_keys(config), ..Found::default() }
+        }
+    }
+}
+
+/// What the node's box was found to be.
+fn boxed(spec: &NodeSpec) -> Vec<Check> {
+    const NAME: &str = "sandbox";
+    if spec.sandbox == Sandbox::None {
+        let found = "commands run as your own user beside your own programs";
+        return vec![Check::bad(NAME, found, "leave --sandbox none away").costing(NO_SANDBOX)];
+    }
+    let kind = crate::runtime::sandbox_name(spec.sandbox);
+    vec![Check::good(NAME, format!("{kind} works")), pieces::limits(spec.features), pieces::network(spec.features)]
 }
 
 fn disk(dir: &Path) -> Check {
@@ -200,12 +233,12 @@ fn state_dir(dir: &Path) -> Check {
 /// The controller: whether it speaks for the pool, and what it says of the node.
 async fn controller_checks(config: &Config, pool: Option<PoolId>, seen: Option<&Seen>, checks: &mut Vec<Check>) {
     const NAME: &str = "controller";
-    let (url, remedy) = (&config.controller, "start the controller, or correct --controller");
+    let (url, remedy) = (crate::scrub::origin(&config.controller), "start the controller, or correct --controller");
     let Some(ours) = pool else {
         checks.push(Check::bad(NAME, format!("{url} is not asked: there is no pool to ask for"), "see `chain`"));
         return;
     };
-    match controller::speaks_for(url, ours).await {
+    match controller::speaks_for(&config.controller, ours).await {
         Ok(view) => {
             checks.push(Check::good(NAME, format!("{url} speaks for pool {}", ours.controller)));
             checks.push(terms(&view));

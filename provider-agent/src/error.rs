@@ -21,6 +21,12 @@ pub enum AgentError {
         "no GPU to offer: NVML lists none that can be leased whole; take a card out of MIG mode, or offer simulated GPUs"
     )]
     NoGpus,
+    /// Cards of which neither our table nor the owner says how fast they are.
+    #[error("{}", unknown_work(models))]
+    UnknownWork {
+        /// Their models.
+        models: Vec<String>,
+    },
     /// Its runtime.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
@@ -52,6 +58,19 @@ pub enum AgentError {
     /// A panic in one of its parts.
     #[error("the agent's {0} ended by a fault of its own; restart the agent and report this")]
     Fault(&'static str),
+}
+
+/// What to say of cards that nobody knows.
+fn unknown_work(models: &[String]) -> String {
+    let named: Vec<String> = models.iter().map(|model| format!("{model:?}")).collect();
+    let first = models.first().map_or("MODEL", String::as_str);
+    format!(
+        "it is not known what work {} does, and no other card's figures are taken for it: say how it compares to an A100 80GB \
+         (dense BF16 of the data sheet over 312 TFLOPS, or what you measured), e.g. --work \"{first}=0.25\", or \
+         work = {{ {first:?} = 250 }} in the file. Its ask is that times --price, or what --ask \"{first}=RATE\" says; \
+         --except leaves the card out",
+        named.join(", ")
+    )
 }
 
 /// An error with its sources, in one line.

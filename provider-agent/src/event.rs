@@ -5,6 +5,7 @@ use selion_api::slice::Sandbox;
 use selion_api::{Account, Amount, NodeId, Reason};
 use serde::Serialize;
 
+use crate::cards::Cards;
 use crate::member_key::MemberKey;
 
 /// One thing that happened.
@@ -22,6 +23,8 @@ pub enum Event {
         /// GPUs on offer.
         gpus: usize,
     },
+    /// Which cards are offered, told at the start.
+    Cards(Cards),
     /// The controller accepted the hello.
     Linked,
     /// The link ended; the agent connects again.

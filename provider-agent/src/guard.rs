@@ -80,6 +80,11 @@ impl Guard {
         self.tabs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Worth of all use here that no voucher covers, in token base units.
+    pub(crate) fn unsigned(&self) -> Amount {
+        self.tabs().open_of_all()
+    }
+
     fn vaults(&self) -> MutexGuard<'_, BTreeMap<Account, Vault>> {
         self.vaults.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,6 +20,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::book::Book;
 use crate::boxes::{self, Taken};
+use crate::courier::now;
 use crate::error::chain;
 use crate::gpus::{self, Gpus, SliceHandle};
 use crate::guard::Guard;
@@ -37,6 +38,7 @@ use crate::runtime::{
     self, Bin, Exit, Gang, Launch, Links, Outlet, Person, Quota, Rooms, RootFs, Running, Runtime, Why, capture, peers,
 };
 use crate::staging::{self, Staging, blocking};
+use crate::status::{Board, Sample};
 
 mod sealed;
 
@@ -78,6 +80,7 @@ pub(crate) struct Shared {
     /// How long a member waits for its secrets.
     pub(crate) secrets_within: Duration,
     pub(crate) meter: Duration,
+    pub(crate) board: Arc<Board>,
 }
 
 impl Shared {
@@ -153,12 +156,10 @@ pub(crate) async fn drive(
     assignment: Assignment,
     told: Followed,
 ) -> Result<(), reporter::ReportError> {
-    let (key, logs) = (MemberKey::of(&assignment), shared.logs.clone());
-    logs.open_member(key);
+    shared.logs.open_member(MemberKey::of(&assignment));
     let mut member = Member::new(shared, assignment, told, 0);
     let lived = member.live().await;
-    member.let_image_go().await;
-    logs.close(key);
+    member.leave().await;
     lived
 }
 
@@ -169,13 +170,11 @@ pub(crate) async fn drive(
 /// As [`drive`].
 pub(crate) async fn go_on(shared: Arc<Shared>, taken: Taken, told: Followed) -> Result<(), reporter::ReportError> {
     let Taken { assignment, running, last } = taken;
-    let (key, logs) = (MemberKey::of(&assignment), shared.logs.clone());
-    logs.reopen_member(key);
+    shared.logs.reopen_member(MemberKey::of(&assignment));
     let mut member = Member::new(shared, assignment, told, last.metered_ms);
     let announced = last.event != MemberEvent::Ready;
     let lived = member.live_on(running, announced).await;
-    member.let_image_go().await;
-    logs.close(key);
+    member.leave().await;
     lived
 }
 
@@ -192,6 +191,7 @@ impl Member {
     fn new(shared: Arc<Shared>, assignment: Assignment, told: Followed, stated_ms: u64) -> Self {
         let Followed { orders, peers, resume, time, sealed } = told;
         let key = MemberKey::of(&assignment);
+        shared.board.came(&assignment, limits(&assignment), disk_bytes(&assignment));
         let secrets = Vec::new();
         Self { shared, assignment, key, orders, peers, resume, time, image: None, stated_ms, sealed, secrets }
     }
@@ -404,6 +404,13 @@ impl Member {
         Ok(image)
     }
 
+    /// What is the last of it, whatever became of it.
+    async fn leave(mut self) {
+        self.let_image_go().await;
+        self.shared.logs.close(self.key);
+        self.shared.board.over(self.key);
+    }
+
     /// The image may go from the node when room is needed.
     async fn let_image_go(&mut self) {
         let Some(images) = self.shared.images.clone() else { return };
@@ -584,9 +591,12 @@ impl Member {
                     self.say(format!("it has written {bytes} MiB of its {most} MiB of disk: it is ended"));
                     return Ok(End::Limited(Reason::DiskFull));
                 }
-                _ = looks.tick() => if ran_out(running) {
-                    return Ok(End::Limited(Reason::OutOfMemory));
-                },
+                _ = looks.tick() => {
+                    if ran_out(running) {
+                        return Ok(End::Limited(Reason::OutOfMemory));
+                    }
+                    self.show_use(running, quota);
+                }
                 Ok(()) = time.changed() => {
                     self.assignment.max_run_ms = *time.borrow_and_update();
                     time_is_up.set(tokio::time::sleep(left(self.assignment.max_run_ms)));
@@ -650,6 +660,13 @@ impl Member {
 
     fn memory(&self) -> u64 {
         limits(&self.assignment).memory_bytes
+    }
+
+    /// Shows what it uses to who asks for the agent's status.
+    fn show_use(&self, running: &dyn Running, quota: &Quota) {
+        let group = running.used().unwrap_or_default();
+        let sample = Sample { at: now(), group, disk_bytes: quota.used(), traffic: running.traffic() };
+        self.shared.board.read(self.key, sample);
     }
 
     /// Tells what it uses, if the link has room for it; the next reading says the same.

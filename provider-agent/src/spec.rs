@@ -1,6 +1,8 @@
 //! What the node says it is: facts of its GPUs, the owner's prices, the sandbox that works.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::RangeInclusive;
 
 use selion_api::slice::{MigProfile, MigTable, Sandbox, ShareTerms};
 use selion_api::{Account, GpuSpec, NodeId, NodeSpec, Rate};
@@ -9,13 +11,26 @@ use crate::config::{Config, Prices};
 use crate::error::AgentError;
 use crate::gpus::{GpuFacts, ModelMig, catalog};
 
+/// What a card may do, in thousandths of an A100 80GB: a thousand of those is beyond any.
+const WORK: RangeInclusive<u32> = 1..=1_000_000;
+
 /// The node's spec. Equal inputs give equal specs: the offer on chain carries its hash.
-#[must_use]
-pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFacts], sandbox: Sandbox) -> NodeSpec {
-    NodeSpec {
+///
+/// # Errors
+///
+/// [`AgentError::UnknownWork`], if neither our table nor the owner says how fast a card is.
+pub fn node_spec(
+    config: &Config,
+    node: NodeId,
+    provider: Account,
+    gpus: &[GpuFacts],
+    sandbox: Sandbox,
+) -> Result<NodeSpec, AgentError> {
+    let gpus = with_work(&config.work, gpus)?;
+    Ok(NodeSpec {
         node,
         provider,
-        gpus: gpus.iter().map(|facts| gpu_spec(facts, &config.prices)).collect(),
+        gpus: gpus.iter().map(|(facts, work)| gpu_spec(facts, *work, &config.prices)).collect(),
         cpu_milli: config.cpu_milli.unwrap_or_else(detected_cpu_milli),
         ram_bytes: config.ram_bytes.unwrap_or_else(detected_ram_bytes),
         address: config.address.clone(),
@@ -27,7 +42,34 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
         rack: config.rack.clone(),
         disk_bytes: config.disk_bytes,
         net_mbps: config.net_mbps,
+    })
+}
+
+/// Each card with its work: what the owner states, else what is known of its model.
+fn with_work<'a>(stated: &BTreeMap<String, u32>, gpus: &'a [GpuFacts]) -> Result<Vec<(&'a GpuFacts, u32)>, AgentError> {
+    let work = |facts: &GpuFacts| stated.get(&facts.model).copied().or(facts.work_milli);
+    let unknown: BTreeSet<&str> =
+        gpus.iter().filter(|facts| work(facts).is_none()).map(|facts| facts.model.as_str()).collect();
+    if !unknown.is_empty() {
+        return Err(AgentError::UnknownWork { models: unknown.into_iter().map(str::to_owned).collect() });
     }
+    Ok(gpus.iter().filter_map(|facts| Some((facts, work(facts)?))).collect())
+}
+
+/// Refuses a figure of work that no card has, and one for a model that is not here and that nobody knows.
+///
+/// # Errors
+///
+/// [`AgentError::Config`].
+pub fn known_work(config: &Config, gpus: &[GpuFacts]) -> Result<(), AgentError> {
+    if let Some((name, work)) = config.work.iter().find(|(_, work)| !WORK.contains(work)) {
+        let said = format!(
+            "work of {name:?} is {work}; it is 1 to {} thousandths of an A100 80GB (--work {name:?}=0.25 is 250)",
+            WORK.end()
+        );
+        return Err(AgentError::Config(said));
+    }
+    known_names("work", config.work.keys(), gpus)
 }
 
 /// Refuses a price for a model that no GPU here is and that nobody knows: it would be left out without a word.
@@ -36,29 +78,34 @@ pub fn node_spec(config: &Config, node: NodeId, provider: Account, gpus: &[GpuFa
 ///
 /// [`AgentError::Config`], naming the models there are.
 pub fn known_models(prices: &Prices, gpus: &[GpuFacts]) -> Result<(), AgentError> {
+    known_names("prices.whole", prices.whole.keys(), gpus)
+}
+
+fn known_names<'a>(
+    table: &str,
+    mut names: impl Iterator<Item = &'a String>,
+    gpus: &[GpuFacts],
+) -> Result<(), AgentError> {
     let here = |name: &String| gpus.iter().any(|facts| facts.model == *name);
-    match prices.whole.keys().find(|name| !here(name) && catalog::model(name).is_err()) {
+    match names.find(|name| !here(name) && catalog::model(name).is_err()) {
         None => Ok(()),
         Some(name) => {
             let models: Vec<&str> = gpus.iter().map(|facts| facts.model.as_str()).collect();
             let known = catalog::model(name).err().map_or_else(String::new, |error| format!("; {error}"));
-            let said = format!("prices.whole names {name:?}; the GPUs here are {}{known}", models.join(", "));
+            let said = format!("{table} names {name:?}; the GPUs here are {}{known}", models.join(", "));
             Err(AgentError::Config(said))
         }
     }
 }
 
-fn gpu_spec(facts: &GpuFacts, prices: &Prices) -> GpuSpec {
-    let whole = prices
-        .whole
-        .get(&facts.model)
-        .copied()
-        .unwrap_or_else(|| part(prices.per_work, u64::from(facts.work_milli), 1_000));
+fn gpu_spec(facts: &GpuFacts, work_milli: u32, prices: &Prices) -> GpuSpec {
+    let whole =
+        prices.whole.get(&facts.model).copied().unwrap_or_else(|| part(prices.per_work, u64::from(work_milli), 1_000));
     GpuSpec {
         gpu: facts.gpu,
         model: facts.model.clone(),
         mem_bytes: facts.mem_bytes,
-        work_milli: facts.work_milli,
+        work_milli,
         simulated: facts.simulated,
         whole: Some(whole),
         mig: facts.mig.as_ref().map(|mig| mig_table(mig, whole)),
@@ -115,7 +162,7 @@ mod tests {
         let gpus = Simulated::new(&models, b"node").unwrap();
         let facts: Vec<_> = gpus.facts().cloned().collect();
         let config = Config { prices, cpu_milli: Some(4_000), ram_bytes: Some(1 << 30), ..Config::default() };
-        node_spec(&config, NodeId([1; 20]), Account([2; 20]), &facts, Sandbox::Namespaces)
+        node_spec(&config, NodeId([1; 20]), Account([2; 20]), &facts, Sandbox::Namespaces).unwrap()
     }
 
     #[test]
@@ -148,6 +195,50 @@ mod tests {
         assert!(priced("A100 80GB").is_ok(), "a known model may be priced before it is there");
         let said = priced("H100").unwrap_err().to_string();
         assert!(said.contains("prices.whole names \"H100\"; the GPUs here are H100 80GB"), "{said}");
+    }
+
+    /// A card of which no table says anything.
+    fn unknown_card() -> Vec<GpuFacts> {
+        let gpus = Simulated::new(&["T4 16GB".to_owned()], b"node").unwrap();
+        let facts = gpus.facts().next().unwrap().clone();
+        vec![GpuFacts {
+            model: "RTX A4000".into(),
+            work_milli: None,
+            simulated: false,
+            mig: None,
+            share: None,
+            ..facts
+        }]
+    }
+
+    #[test]
+    fn a_card_that_nobody_knows_is_not_offered_before_its_owner_says_what_it_does() {
+        let spec = |config: &Config| {
+            node_spec(config, NodeId([1; 20]), Account([2; 20]), &unknown_card(), Sandbox::Namespaces)
+        };
+        let said = spec(&Config::default()).unwrap_err().to_string();
+        assert!(said.contains("\"RTX A4000\"") && said.contains("--work \"RTX A4000=0.25\""), "{said}");
+        let stated = Config { work: [("RTX A4000".into(), 250)].into(), ..Config::default() };
+        let gpu = spec(&stated).unwrap().gpus.remove(0);
+        assert_eq!((gpu.work_milli, gpu.whole), (250, Some(Rate(250_000))), "its own work, and no A100's ask");
+        let whole = [("RTX A4000".into(), Rate(7))].into();
+        let priced = Config { prices: Prices { whole, ..Prices::default() }, ..stated };
+        assert_eq!(spec(&priced).unwrap().gpus[0].whole, Some(Rate(7)));
+    }
+
+    #[test]
+    fn work_that_no_card_has_and_work_of_a_card_that_nobody_knows_are_refused() {
+        let stated = |name: &str, work| {
+            known_work(&Config { work: [(name.to_owned(), work)].into(), ..Config::default() }, &unknown_card())
+        };
+        assert!(stated("RTX A4000", 250).is_ok());
+        assert!(stated("T4 16GB", 250).is_ok(), "a known model may be named before it is there");
+        for work in [0, 1_000_001] {
+            let said = stated("RTX A4000", work).unwrap_err().to_string();
+            assert!(said.contains(&format!("is {work}; it is 1 to 1000000")), "{said}");
+        }
+        let said = stated("RTX A400", 250).unwrap_err().to_string();
+        assert!(said.contains("work names \"RTX A400\"; the GPUs here are RTX A4000"), "{said}");
     }
 
     #[test]

@@ -238,6 +238,11 @@ impl Tabs {
         (open > most).then_some(Excess { open, most })
     }
 
+    /// What is open of all renters together.
+    pub(crate) fn open_of_all(&self) -> Amount {
+        self.0.values().fold(Amount::ZERO, |sum, tab| sum.saturating_add(tab.open()))
+    }
+
     /// What is open of the renter and the rate at which his members run here now.
     pub(crate) fn of(&self, renter: Account) -> (Amount, Rate) {
         self.0.get(&renter).map_or((Amount::ZERO, Rate::ZERO), |tab| (tab.open(), tab.rate()))

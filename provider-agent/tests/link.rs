@@ -300,6 +300,45 @@ async fn a_lease_runs_from_its_assignment_to_its_verified_outputs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_status_of_an_agent_shows_its_leases_with_their_use_and_the_limits_that_hold() {
+    let mut controller = Controller::start().await;
+    let state = tempfile::tempdir().unwrap();
+    let agent = start(&controller, state.path());
+    let mut link = controller.greet(0).await;
+    let script = "head -c 300000 /dev/zero > $HOME/written; sleep 60";
+    let member = assignment(&link.spec().clone(), 1, script);
+    link.want(1, vec![member.clone()]).await;
+    while link.report().await.event != MemberEvent::Ready {}
+    link.want(2, vec![started(&member)]).await;
+    while link.report().await.event != MemberEvent::Running {}
+    let shown = async {
+        loop {
+            let said = selion_agent::status::ask(state.path()).await.unwrap().unwrap();
+            let one = said.members.first().cloned();
+            if one.as_ref().and_then(|one| one.uses?.disk_bytes).is_some_and(|disk| disk.now >= 300_000) {
+                return (said, one.unwrap());
+            }
+        }
+    };
+    let (said, one) = timeout(PATIENCE, shown).await.unwrap();
+    assert!(said.link.linked && said.link.why.is_none(), "{:?}", said.link);
+    assert_eq!((one.member.lease, one.renter, one.phase.as_str()), (member.lease, member.renter, "running"));
+    assert_eq!((one.slot.as_str(), &one.gpus), ("mig:1g.10gb@2", &member.gpus));
+    assert_eq!((one.limits.disk_bytes, one.limits.max_run_ms), (Some(1 << 20), 60_000));
+    let held = said.spec.features.has(BoxFeature::Memory);
+    assert_eq!(one.limits.memory_bytes, held.then_some(64 << 20), "said only where it is in force");
+    assert!(!held || one.uses.unwrap().memory_bytes.unwrap().peak > 0, "{:?}", one.uses);
+    let text = serde_json::to_string(&said).unwrap();
+    assert!(!text.contains("/dev/zero") && !text.contains("GREETING"), "nothing of the command is in it: {text}");
+    link.want(3, Vec::new()).await;
+    while !link.report().await.event.is_last() {}
+    let over = async { while !selion_agent::status::ask(state.path()).await.unwrap().unwrap().members.is_empty() {} };
+    timeout(PATIENCE, over).await.unwrap();
+    agent.stop.cancel();
+    timeout(PATIENCE, agent.task).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_member_of_two_gpus_sees_both_holds_both_and_gives_both_back() {
     let mut controller = Controller::start().await;
     let state = tempfile::tempdir().unwrap();

@@ -250,6 +250,7 @@ impl Linked {
             network: selion_api::commit::Network::None,
             root: selion_api::commit::Root::Base,
             over: selion_api::commit::Overrides::default(),
+            secrets: selion_api::commit::Expected::default(),
         };
         let salt = Hash32([9; 32]);
         Assignment {

@@ -4,12 +4,15 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use selion_agent::runtime::{Block, sandbox_name};
-use selion_agent::{AgentError, Check, Claiming, Config, CourierError, Event, GpuSource, JoinError, Standing};
+use selion_agent::{AgentError, Claiming, Config, CourierError, Event, GpuSource, JoinError, Standing};
 use selion_api::commit::Network;
 use selion_api::slice::Sandbox;
 use selion_api::{Account, Address};
 
-use super::owner;
+use super::agent_doctor::{self, Doctor};
+use super::agent_install::{self, Install};
+use super::agent_status::{self, Status};
+use super::{agent_cards, owner};
 use crate::consent::agreed;
 use crate::exit::Exit;
 use crate::failure::{Done, Failure, chain};
@@ -23,14 +26,25 @@ use crate::unit;
 pub enum Command {
     /// Registers what the chain does not have yet, then serves leases until stopped
     Up(Args),
-    /// Looks at everything an agent needs, and says what to do
-    Doctor(Args),
+    /// Looks at everything an agent needs; says what each missing piece costs, and the command that mends it
+    Doctor(Doctor),
+    /// Shows what the running agent of a state directory is at
+    Status(Status),
+    /// Writes a systemd unit for these settings
+    Install(Install),
     /// Pays the owner's earnings out of the pool's vault, to who is paid in the pool
     CashOut(Args),
     /// Claims the vouchers of the state directory, without the pool's controller
     Claim(Args),
     #[command(flatten)]
     Owner(owner::Command),
+}
+
+impl Command {
+    /// Whether it was asked for JSON in its own way.
+    pub fn json(&self) -> bool {
+        matches!(self, Self::Status(status) if status.json)
+    }
 }
 
 /// Which owner, at which pool.
@@ -64,6 +78,19 @@ pub struct Args {
     /// Offers a simulated GPU of this model instead of real ones, e.g. "H100 80GB"; may be repeated
     #[arg(long, value_name = "MODEL")]
     simulate: Vec<String>,
+    /// Card to offer, by UUID or by index as nvidia-smi counts; may be repeated, and several with commas between
+    /// [default: all there are]
+    #[arg(long = "gpu", value_name = "CARD", value_delimiter = ',')]
+    cards: Vec<String>,
+    /// Card not to offer, in the same way. One on which a lease runs is drained, not cut
+    #[arg(long, value_name = "CARD", value_delimiter = ',')]
+    except: Vec<String>,
+    /// Work of a model that is not known, in A100s of 80 GB, e.g. "RTX A4000=0.25"; may be repeated
+    #[arg(long, value_name = "MODEL=WORK", value_parser = agent_cards::work)]
+    work: Vec<(String, u32)>,
+    /// Tokens per hour for the whole of a model, e.g. "RTX A4000=0.30", instead of its work times --price; may be repeated
+    #[arg(long = "ask", value_name = "MODEL=RATE", value_parser = agent_cards::ask)]
+    asks: Vec<(String, selion_api::Rate)>,
     /// The owner's account, if its key is kept elsewhere
     #[arg(long, value_name = "ACCOUNT")]
     provider: Option<Account>,
@@ -162,7 +189,7 @@ impl Place {
 }
 
 impl Args {
-    fn config(self) -> Done<Config> {
+    pub fn config(self) -> Done<Config> {
         let (file, mut flags) = self.place.flags()?;
         let simulated = (!self.simulate.is_empty()).then_some(GpuSource::Simulated { models: self.simulate });
         flags
@@ -174,7 +201,10 @@ impl Args {
             .set("rack", self.rack)?
             .set("disk_bytes", self.disk)?
             .set("net_mbps", self.net)?
-            .set("prices", self.price.map(|rate| serde_json::json!({ "per_work": rate })))?
+            .set("cards", (!self.cards.is_empty()).then_some(self.cards))?
+            .set("except", (!self.except.is_empty()).then_some(self.except))?
+            .set("work", agent_cards::table(self.work))?
+            .set("prices", agent_cards::prices(self.price, self.asks))?
             .set("stake", self.stake.map(|stake| stake.0))?
             .set("sandbox", self.sandbox)?
             .set("show", (!self.show.is_empty()).then_some(self.show))?
@@ -234,7 +264,9 @@ pub async fn main(out: Output, command: Command) -> Done {
             let asks = !args.yes && !args.dev_fund;
             up(out, args.config()?, asks).await
         }
-        Command::Doctor(args) => doctor(out, args.config()?).await,
+        Command::Doctor(args) => agent_doctor::main(out, args).await,
+        Command::Status(args) => agent_status::main(out, args).await,
+        Command::Install(args) => agent_install::main(out, args),
         Command::Claim(args) => claim(out, &args.config()?).await,
         Command::CashOut(args) => cash_out(out, &args.config()?).await,
         Command::Owner(command) => owner::main(out, command).await,
@@ -335,6 +367,7 @@ fn sentence(event: &Event) -> String {
         Event::Up { gpus, sandbox, .. } => {
             format!("{gpus} GPUs to offer; {}; Ctrl-C stops the agent", sandbox_sentence(*sandbox))
         }
+        Event::Cards(cards) => agent_cards::sentence(cards),
         Event::Linked => "linked: the controller knows this node".to_owned(),
         Event::LinkLost { why } => format!("link lost ({}); connecting again", printable(why)),
         Event::Refused { reason, detail } => format!("refused: {reason}: {}", printable(detail)),
@@ -346,25 +379,6 @@ fn sentence(event: &Event) -> String {
         }
         Event::Stopping => "stopping".to_owned(),
     }
-}
-
-async fn doctor(out: Output, config: Config) -> Done {
-    let checks = selion_agent::doctor(&config).await;
-    let bad = checks.iter().filter(|check| !check.ok).count();
-    let human = |checks: &Vec<Check>| {
-        let rows = checks.iter().map(|check| {
-            let word = if check.ok { "ok" } else { "FAILED" };
-            [word.to_owned(), check.name.to_owned(), check.detail.clone(), check.remedy.clone().unwrap_or_default()]
-        });
-        out.table(["", "CHECK", "FOUND", "WHAT TO DO"], rows.collect(), "nothing to check")
-    };
-    out.show(&checks, human)?;
-    if bad == 0 {
-        return Ok(());
-    }
-    // The list above says it all, also to programs.
-    out.note(format!("{bad} of {} checks failed", checks.len()));
-    Err(Failure::remote(Exit::Failure.code()))
 }
 
 impl From<AgentError> for Failure {

@@ -3,6 +3,10 @@
 pub mod account;
 mod account_keys;
 pub mod agent;
+mod agent_cards;
+mod agent_doctor;
+mod agent_install;
+mod agent_status;
 pub mod ask;
 pub mod audit;
 pub mod authority;

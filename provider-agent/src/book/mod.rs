@@ -14,6 +14,9 @@
 //!   found.json         what this machine's box gives, as it was found
 //!   logs/              what members printed and the controller does not have yet
 //!   outputs/           what members left, until the pool has it
+//!   cards.json         cards on offer at the last start
+//!   events.log         what happened lately      status.sock   where the owner asks how it is
+//!   agent.toml         settings, if a unit was installed
 //! ```
 
 mod journal;

@@ -82,19 +82,38 @@ pub fn model(name: &str) -> Result<&'static Model, GpuError> {
     })
 }
 
-/// Work of a real card by the product name that NVML prints, e.g. `NVIDIA H100 80GB HBM3`: that of the first model
-/// all of whose family words stand in the name and whose memory is nearest; 1000 for an unknown card.
+/// Words of a product name that say how a chip is mounted or sold, and not how fast it is.
+const PLAIN: [&str; 7] = ["NVIDIA", "Tesla", "GeForce", "GPU", "Server", "Workstation", "Edition"];
+/// Families of which the card for a PCIe slot has the data sheet's figures of the others. An H100 for a slot is slower.
+const SAME_ON_PCIE: [&str; 2] = ["A100", "A30"];
+
+/// Work of a real card by the product name that NVML prints, e.g. `NVIDIA H100 80GB HBM3`: that of the model whose family
+/// words stand in the name and whose memory is nearest. `None` if a word of the name is left over that may mean another
+/// chip (`Ti`, `Laptop`, `D`, `SUPER`): a card is never given another one's figures.
 #[must_use]
-pub fn work_of(product: &str, mem_bytes: u64) -> u32 {
-    let words: Vec<&str> = product.split([' ', '-', '_']).collect();
-    models()
-        .iter()
-        .filter(|model| {
-            let mut family = model.model.split(' ').filter(|word| !word.ends_with("GB"));
-            family.all(|word| words.contains(&word))
-        })
-        .min_by_key(|model| model.mem_bytes.abs_diff(mem_bytes))
-        .map_or(1000, |model| model.work_milli)
+pub fn work_of(product: &str, mem_bytes: u64) -> Option<u32> {
+    let words: Vec<&str> = product.split([' ', '-', '_']).filter(|word| !word.is_empty()).collect();
+    let family = |model: &'static Model| model.model.split(' ').filter(|word| !word.ends_with("GB"));
+    let is_it = |model: &&'static Model| {
+        let known: Vec<&str> = family(model).collect();
+        let on_pcie = known.first().is_some_and(|first| SAME_ON_PCIE.contains(first));
+        known.iter().all(|word| words.contains(word))
+            && words.iter().all(|word| known.contains(word) || is_plain(word) || (on_pcie && is_pcie(word)))
+    };
+    models().iter().filter(is_it).min_by_key(|model| model.mem_bytes.abs_diff(mem_bytes)).map(|model| model.work_milli)
+}
+
+fn is_pcie(word: &str) -> bool {
+    word.eq_ignore_ascii_case("PCIe")
+}
+
+/// `SXM4`, `HBM3e`, `80GB` and the like.
+fn is_plain(word: &str) -> bool {
+    let numbered = |start: &str| {
+        word.strip_prefix(start).is_some_and(|rest| rest.trim_end_matches('e').bytes().all(|b| b.is_ascii_digit()))
+    };
+    let is_size = word.strip_suffix("GB").is_some_and(|size| size.bytes().all(|byte| byte.is_ascii_digit()));
+    PLAIN.contains(&word) || numbered("SXM") || numbered("HBM") || is_size
 }
 
 #[cfg(test)]
@@ -124,9 +143,31 @@ mod tests {
 
     #[test]
     fn a_real_card_is_found_by_its_product_name() {
-        assert_eq!(work_of("NVIDIA H100 80GB HBM3", 80 << 30), 3170);
-        assert_eq!(work_of("NVIDIA A100-SXM4-40GB", 40 << 30), 1000);
-        assert_eq!(work_of("NVIDIA GeForce RTX 4090", 24 << 30), 530);
-        assert_eq!(work_of("Some Card", 8 << 30), 1000);
+        let known = [
+            ("NVIDIA H100 80GB HBM3", 80, 3170),
+            ("NVIDIA H100 NVL", 94, 2680),
+            ("NVIDIA A100-SXM4-40GB", 40, 1000),
+            ("NVIDIA A100-PCIE-40GB", 40, 1000),
+            ("NVIDIA A100 80GB PCIe", 80, 1000),
+            ("NVIDIA GeForce RTX 4090", 24, 530),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 96, 1610),
+            ("Tesla T4", 16, 210),
+        ];
+        known.iter().for_each(|(name, gib, work)| assert_eq!(work_of(name, gib << 30), Some(*work), "{name}"));
+    }
+
+    #[test]
+    fn a_card_that_nobody_knows_gets_no_other_cards_figures() {
+        let unknown = [
+            "Some Card",
+            "NVIDIA RTX A4000",
+            "NVIDIA L40",
+            "NVIDIA H100 PCIe",
+            "NVIDIA GeForce RTX 3090 Ti",
+            "NVIDIA GeForce RTX 4090 D",
+            "NVIDIA GeForce RTX 4090 Laptop GPU",
+            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        ];
+        unknown.iter().for_each(|name| assert_eq!(work_of(name, 24 << 30), None, "{name}"));
     }
 }

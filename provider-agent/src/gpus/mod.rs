@@ -21,18 +21,34 @@ use selion_api::{GpuId, IsolationClass, Slot};
 pub struct GpuFacts {
     /// UUID.
     pub gpu: GpuId,
+    /// Its place among all of the machine, as `nvidia-smi` counts.
+    pub index: u32,
     /// Model name, e.g. `H100 80GB`.
     pub model: String,
     /// Memory in bytes.
     pub mem_bytes: u64,
-    /// Work in thousandths of an A100 80GB.
-    pub work_milli: u32,
+    /// Work in thousandths of an A100 80GB; `None` if neither our table nor the owner says it.
+    pub work_milli: Option<u32>,
     /// True if there is no such device.
     pub simulated: bool,
     /// What MIG can make of it; `None` if MIG cannot be offered.
     pub mig: Option<ModelMig>,
     /// How shares are kept apart, and how many there may be; `None` if shares cannot be offered.
     pub share: Option<(IsolationClass, u16)>,
+}
+
+/// What a card shows now. What it does not tell is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Reading {
+    /// Temperature of the chip in degrees Celsius.
+    pub temperature_c: Option<u32>,
+    /// Percent of the last sample period (1/6 s to 1 s, by product) in which any kernel ran; not the share of the chip in
+    /// use. Source: NVML `nvmlDeviceGetUtilizationRates`.
+    pub busy_percent: Option<u32>,
+    /// Memory in use, in bytes.
+    pub mem_used_bytes: Option<u64>,
+    /// Power drawn, in milliwatts.
+    pub power_mw: Option<u32>,
 }
 
 /// A slice that exists. It is given back with [`Gpus::free`].
@@ -129,6 +145,9 @@ pub trait Gpus: Send {
     ///
     /// [`GpuError::Nvml`] if a device cannot be read.
     fn list(&mut self) -> Result<Vec<GpuFacts>, GpuError>;
+
+    /// What the card shows now. A simulated one shows nothing.
+    fn read(&mut self, gpu: GpuId) -> Reading;
 
     /// Makes the slice.
     ///

@@ -7,10 +7,11 @@
 use std::path::PathBuf;
 
 use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::error::NvmlError;
 use selion_api::{GpuId, Slot};
 
-use super::{GpuError, GpuFacts, Gpus, SliceHandle, catalog, slot_text};
+use super::{GpuError, GpuFacts, Gpus, Reading, SliceHandle, catalog, slot_text};
 
 /// Device nodes that every CUDA process needs beside its GPU's own.
 const COMMON_NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
@@ -48,6 +49,22 @@ impl NvmlGpus {
         version.map_err(|error| failed("nvmlSystemGetDriverVersion", &error))
     }
 
+    /// Cards in MIG mode, by index: they are not offered.
+    ///
+    /// # Errors
+    ///
+    /// [`GpuError::Nvml`].
+    pub fn cut(&self) -> Result<Vec<u32>, GpuError> {
+        let count = self.nvml.device_count().map_err(|error| failed("nvmlDeviceGetCount", &error))?;
+        let mut cut = Vec::new();
+        for index in 0..count {
+            if self.is_cut(index)? {
+                cut.push(index);
+            }
+        }
+        Ok(cut)
+    }
+
     /// Whether the card is in MIG mode: then it cannot be leased whole.
     fn is_cut(&self, index: u32) -> Result<bool, GpuError> {
         let device = self.nvml.device_by_index(index).map_err(|error| failed("nvmlDeviceGetHandleByIndex", &error))?;
@@ -68,6 +85,7 @@ impl NvmlGpus {
             gpu: uuid
                 .parse()
                 .map_err(|error| GpuError::Nvml { at: "nvmlDeviceGetUUID", detail: format!("{error}") })?,
+            index,
             work_milli: catalog::work_of(&name, memory.total),
             model: name.strip_prefix("NVIDIA ").unwrap_or(&name).to_owned(),
             mem_bytes: memory.total,
@@ -97,6 +115,16 @@ impl Gpus for NvmlGpus {
             }
         }
         Ok(found)
+    }
+
+    fn read(&mut self, gpu: GpuId) -> Reading {
+        let Ok(device) = self.nvml.device_by_uuid(gpu.to_string()) else { return Reading::default() };
+        Reading {
+            temperature_c: device.temperature(TemperatureSensor::Gpu).ok(),
+            busy_percent: device.utilization_rates().ok().map(|rates| rates.gpu),
+            mem_used_bytes: device.memory_info().ok().map(|memory| memory.used),
+            power_mw: device.power_usage().ok(),
+        }
     }
 
     fn make(&mut self, gpu: GpuId, slot: &Slot) -> Result<SliceHandle, GpuError> {

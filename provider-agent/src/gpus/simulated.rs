@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use selion_api::{GpuId, IsolationClass, Slot};
 use sha2::{Digest, Sha256};
 
-use super::{Device, GpuError, GpuFacts, Gpus, SliceHandle, catalog};
+use super::{Device, GpuError, GpuFacts, Gpus, Reading, SliceHandle, catalog};
 
 /// Most shares of one simulated GPU.
 const MAX_SHARES: u16 = 16;
@@ -32,9 +32,10 @@ impl Simulated {
             let gpu = uuid(node_key, index);
             let facts = GpuFacts {
                 gpu,
+                index: u32::try_from(index).unwrap_or(u32::MAX),
                 model: model.model.clone(),
                 mem_bytes: model.mem_bytes,
-                work_milli: model.work_milli,
+                work_milli: Some(model.work_milli),
                 simulated: true,
                 mig: model.mig.clone(),
                 share: Some((IsolationClass::Simulated, MAX_SHARES)),
@@ -58,6 +59,10 @@ impl Simulated {
 impl Gpus for Simulated {
     fn list(&mut self) -> Result<Vec<GpuFacts>, GpuError> {
         Ok(self.facts().cloned().collect())
+    }
+
+    fn read(&mut self, _gpu: GpuId) -> Reading {
+        Reading::default()
     }
 
     fn make(&mut self, gpu: GpuId, slot: &Slot) -> Result<SliceHandle, GpuError> {
