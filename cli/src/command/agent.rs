@@ -274,6 +274,8 @@ pub async fn main(out: Output, command: Command) -> Done {
 }
 
 async fn up(out: Output, config: Config, asks: bool) -> Done {
+    // What is made for leases is read by the ids that they run under; what is private says so itself.
+    nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     if selion_agent::may_run(&config) {
         // A pool waits for two seconds; a chain may take longer than that to answer.
         if out.is_json() {

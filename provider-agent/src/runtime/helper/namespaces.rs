@@ -38,7 +38,9 @@ pub(super) fn run(plan: &Plan, shown: &View, talk: &mut Talk) -> Result<i32, Ref
                 // Init may have ended just now.
                 let _ = kill(init, signal);
             });
-            nat.map(Nat::end);
+            if let Some(nat) = nat {
+                nat.end();
+            }
             Ok(code)
         }
         ForkResult::Child => {

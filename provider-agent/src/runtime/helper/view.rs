@@ -91,15 +91,14 @@ fn put(path: &Path, part: &Part) -> Result<(), Trouble> {
     if let Some(above) = path.parent() {
         folder(above)?;
     }
-    let put = match part {
+    match part {
         Part::Folder(tree) => {
             folder(path).map(|_| ()).and_then(|()| tree.put(path).map_err(|error| told("show", path, &error)))
         }
         Part::File(tree) => afresh(path, b"").and_then(|()| tree.put(path)).map_err(|error| told("show", path, &error)),
         Part::Link(target) => std::os::unix::fs::symlink(target, path).map_err(|error| told("show", path, &error)),
         Part::Text(text) => afresh(path, text).map_err(|error| told("write", path, &error)),
-    };
-    put
+    }
 }
 
 /// Writes a file in the place of whatever is there, a link included.
