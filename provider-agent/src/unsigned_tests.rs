@@ -216,8 +216,6 @@ fn what_was_paid_is_written_down() {
     assert!(tabs.unwritten(CAP).is_some());
     tabs.cover(RENTER, Amount(CAP), 0);
     assert_eq!(tabs.unwritten(CAP).unwrap()[0].open, Amount::ZERO);
-    tabs.end(RENTER, member(1), 1);
-    assert_eq!(tabs.unwritten(CAP), Some(Vec::new()), "and forgotten with its member");
 }
 
 #[test]

@@ -137,6 +137,8 @@ struct Linked {
     metered_ms: u64,
     /// What was printed, by lease and number.
     records: BTreeMap<(u64, u64), (LogSource, Vec<u8>)>,
+    /// The end of a member's records was told.
+    told_end: bool,
 }
 
 impl Linked {
@@ -144,7 +146,7 @@ impl Linked {
     async fn greet(controller: &TcpListener, last_seq: u64) -> Self {
         let (stream, _) = timeout(PATIENCE, controller.accept()).await.unwrap().unwrap();
         let socket = tokio_tungstenite::accept_async(stream).await.unwrap();
-        let mut linked = Self { socket, spec: None, metered_ms: 0, records: BTreeMap::new() };
+        let mut linked = Self { socket, spec: None, metered_ms: 0, records: BTreeMap::new(), told_end: false };
         linked.send(ToAgent::Challenge { version: LINK_VERSION, pool: POOL, nonce: Hash32([3; 32]) }).await;
         let ToController::Hello(signed) = linked.next().await else { panic!("the hello comes first") };
         linked.send(common::welcome(&common::authority(), &signed.hello, last_seq)).await;
@@ -183,25 +185,21 @@ impl Linked {
 
     /// Keeps what was printed, and says so, as a controller does.
     async fn keep(&mut self, chunk: LogChunk) {
-        let LogChunk { lease, attempt, member, first, records, .. } = chunk;
+        let LogChunk { lease, attempt, member, first, records, end, .. } = chunk;
+        self.told_end |= end;
         let next = first + records.len() as u64;
         for (number, record) in (first..).zip(records) {
-            let new = (record.source, record.bytes);
-            let before = self.records.insert((lease.seq, number), new.clone());
-            assert!(before.is_none_or(|before| before == new), "record {number} is another now");
+            // As a controller does: what it has stays as it is.
+            self.records.entry((lease.seq, number)).or_insert((record.source, record.bytes));
         }
         self.send(ToAgent::LinesKept { lease, attempt, member, next, again: false }).await;
     }
 
     /// Everything that was printed, up to the end of the member's records.
     async fn to_the_end(&mut self) {
-        loop {
+        while !self.told_end {
             if let ToController::Logs(chunk) = self.next().await {
-                let end = chunk.end;
                 self.keep(chunk).await;
-                if end {
-                    return;
-                }
             }
         }
     }

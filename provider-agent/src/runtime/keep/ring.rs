@@ -140,14 +140,16 @@ mod tests {
         while written < bytes.len() {
             let took = ring.append(&bytes[written..]).unwrap();
             assert!(took > 0 && took as u64 <= SIZE);
-            assert_eq!(ring.append(&[1]).unwrap().min(bytes.len() - written - took), 0, "no room is left");
+            if written + took < bytes.len() {
+                assert_eq!(ring.append(&[1]).unwrap(), 0, "no room is left");
+            }
             written += took;
             let other = Ring::open(&dir.path().join("ring")).unwrap();
             seen.extend(read(&other, seen.len() as u64));
             // All but a few bytes: the next round begins anywhere.
             other.take(seen.len() as u64 - 7, 3).unwrap();
         }
-        assert_eq!(seen, bytes);
+        assert!(seen == bytes, "a byte is missing, there twice or out of order");
         assert_eq!(ring.taken().unwrap(), (seen.len() as u64 - 7, 3));
     }
 

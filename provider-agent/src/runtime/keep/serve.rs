@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(2);
 /// How long pipes may stay open after the box is gone.
 const DRAIN: Duration = Duration::from_secs(1);
+/// Tries to take a folder, and the time between them: the kernel tells of no lock that is let go.
+const TAKE: (u32, Duration) = (100, Duration::from_millis(20));
 /// Between two tries to write down an end.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -108,10 +110,7 @@ impl Supervisor {
             let what = format!("{}: {what}", order.base.display());
             move |error: io::Error| Refusal::Failed(format!("{what}: {error}"))
         };
-        let held = match lock(&order.base).map_err(at("lock"))? {
-            Locked::Ours(held) => held,
-            Locked::Taken => return Err(Refusal::Failed("another supervisor has this lease's folder".into())),
-        };
+        let held = take(&order.base).map_err(at("lock"))?;
         let [out, err] = STREAMS.map(|name| Ring::make(&order.base.join(name)).map_err(at(name)));
         let (rings, boot) = ([out?, err?], clock::boot().map_err(at("boot id"))?);
         let mut record = Record {
@@ -372,6 +371,17 @@ impl Shared {
             self.changed.notify_all();
         }
     }
+}
+
+/// Takes the lease's folder. Who had it last may be on its way out: it told of its end before it was gone.
+fn take(base: &Path) -> io::Result<super::Lock> {
+    for _ in 0..TAKE.0 {
+        if let Locked::Ours(held) = lock(base)? {
+            return Ok(held);
+        }
+        std::thread::sleep(TAKE.1);
+    }
+    Err(io::Error::other("another supervisor has this lease's folder"))
 }
 
 /// What becomes due.
