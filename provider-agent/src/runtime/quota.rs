@@ -230,7 +230,9 @@ mod tests {
         fs::set_permissions(&shut, Permissions::from_mode(0)).unwrap();
         assert!(measured(dir.path(), u64::MAX) >= 1 << 20);
         let mut deep = dir.path().join("deep");
-        (0..=DEEPEST).for_each(|_| deep.push("a"));
+        for _ in 0..=DEEPEST {
+            deep.push("a");
+        }
         fs::create_dir_all(&deep).unwrap();
         assert_eq!(measured(dir.path(), 1 << 30), u64::MAX);
     }
