@@ -196,7 +196,7 @@ impl Linked {
     }
 
     /// Everything that was printed, up to the end of the member's records.
-    async fn to_the_end(&mut self) {
+    async fn run_out(&mut self) {
         while !self.told_end {
             if let ToController::Logs(chunk) = self.next().await {
                 self.keep(chunk).await;
@@ -348,7 +348,7 @@ async fn a_command_outlives_its_agent_and_meter_and_log_go_on_without_a_gap() {
         else {
             panic!("{sandbox:?}: nothing was started twice, and its code is known: {events:?}")
         };
-        link.to_the_end().await;
+        link.run_out().await;
         let all = number_of_lines(&link.text(LogSource::Stdout));
         assert!(all > 60, "{all}");
         let errors: String = (0..all).map(|n| format!("e{n}\n")).collect();
@@ -407,7 +407,7 @@ async fn a_member_whose_supervisor_is_killed_fails_with_that_said_and_nothing_of
         scene.kill_supervisor(1);
         let end = link.report().await;
         assert_eq!(end.event, FAILED, "{sandbox:?}");
-        link.to_the_end().await;
+        link.run_out().await;
         let said = link.text(LogSource::Agent);
         assert!(said.contains("its supervisor was killed, and the box fell with it"), "{said}");
         let stat = std::fs::read_to_string(format!("/proc/{head}/stat")).unwrap_or_default();
@@ -432,7 +432,7 @@ async fn a_box_that_nobody_takes_up_ends_by_itself_and_the_next_agent_says_so() 
         end = link.report().await;
     }
     assert_eq!((end.event, end.metered_ms), (FAILED, ran_ms));
-    link.to_the_end().await;
+    link.run_out().await;
     let said = link.text(LogSource::Agent);
     assert!(said.contains("the agent was away for too long"), "{said}");
 }
@@ -475,7 +475,7 @@ async fn a_machine_that_was_started_again_is_said_to_be_why_a_member_ended() {
     }
     assert_eq!(end.event, FAILED);
     assert!(end.metered_ms >= metered, "up to the last reading");
-    link.to_the_end().await;
+    link.run_out().await;
     let said = link.text(LogSource::Agent);
     assert!(said.contains("the machine was started again"), "{said}");
 }

@@ -227,7 +227,7 @@ mod tests {
         let shut = dir.path().join("shut");
         fs::create_dir(&shut).unwrap();
         fs::write(shut.join("file"), vec![7; 1 << 20]).unwrap();
-        fs::set_permissions(&shut, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&shut, Permissions::from_mode(0o0)).unwrap();
         assert!(measured(dir.path(), u64::MAX) >= 1 << 20);
         let mut deep = dir.path().join("deep");
         for _ in 0..=DEEPEST {
