@@ -277,7 +277,7 @@ async fn up(out: Output, config: Config, asks: bool) -> Done {
     // What is made for leases is read by the ids that they run under; what is private says so itself.
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
     if selion_agent::may_run(&config) {
-        // A pool waits for two seconds; a chain may take longer than that to answer.
+        // A pool waits for some seconds; a chain may take longer than that to answer.
         if out.is_json() {
             out.json(&serde_json::json!({ "event": "taking_up" }))?;
         } else {

@@ -15,8 +15,9 @@ use super::registry::{Handle, Reach};
 
 /// How often nodes are looked at.
 pub(super) const SWEEP: Duration = Duration::from_millis(250);
-/// How long a closed link may take to come back.
-pub(super) const RECONNECT: Duration = Duration::from_secs(1);
+/// How long a closed link may take to come back. It was closed by the machine of an agent that ended or was killed, so the
+/// machine is there: its commands run on, and the agent that is started again takes them up.
+pub(super) const RECONNECT: Duration = Duration::from_secs(5);
 /// How long agents have to come back after a start of the controller.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
 /// A sweep that comes this late was held up with the whole process: nobody was read meanwhile, so nobody was silent.

@@ -16,7 +16,7 @@ use crate::renter::{PATIENCE, Renter, member, mig, request, tell};
 use crate::stage::Stage;
 
 /// A node must be seen lost within this.
-const SEEN: Duration = Duration::from_secs(3);
+const SEEN: Duration = Duration::from_secs(7);
 
 /// The agent that was killed.
 pub(super) struct Lost {
