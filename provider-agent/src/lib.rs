@@ -46,6 +46,7 @@ mod scrub;
 mod spec;
 mod staging;
 pub mod status;
+mod succeed;
 #[cfg(test)]
 mod testing;
 mod unsigned;
@@ -69,3 +70,4 @@ pub use member_key::MemberKey;
 pub use meter::Meter;
 pub use owner::{Owner, OwnerError};
 pub use runtime::{SANDBOX_COMMAND, sandbox_main};
+pub use succeed::{SucceedError, succeed};

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{FENCE, POOL};
 use futures::{SinkExt, StreamExt};
-use selion_agent::{Config, GpuSource};
+use selion_agent::{Config, GpuSource, SucceedError, succeed};
 use selion_api::agent::{
     Assignment, LINK_VERSION, LogChunk, LogSource, MemberEvent, Phase, Report, ToAgent, ToController,
 };
@@ -367,6 +367,38 @@ fn number_of_lines(text: &str) -> usize {
 
 fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_takes_the_place_of_another_and_none_of_a_release_that_it_does_not_understand() {
+    let scene = Scene::new(Sandbox::Namespaces).await;
+    let state = scene.dir.path().join("state");
+    assert!(matches!(succeed(&state).await, Err(SucceedError::NoAgent { .. })));
+    let (mut agent, mut link) = scene.linked(0).await;
+    let member = link.runs(1, 0, COUNTS);
+    link.run(&member).await;
+
+    let record = scene.base(1).join("record");
+    let ours = std::fs::read_to_string(&record).unwrap();
+    std::fs::write(&record, ours.replace("\"version\":1,", "\"version\":2,")).unwrap();
+    let refused = succeed(&state).await;
+    assert!(matches!(refused, Err(SucceedError::OtherVersion { leases: 1, theirs: 2, .. })), "{refused:?}");
+    assert_eq!(agent.0.try_wait().unwrap(), None, "it was let be");
+    std::fs::write(&record, ours).unwrap();
+
+    let ended = succeed(&state).await.unwrap();
+    assert_eq!(u32::try_from(ended).unwrap(), agent.0.id());
+    assert!(!agent.0.wait().unwrap().success());
+    let at = number(&scene.left(1, "count"));
+    let (_agent, mut link) = scene.linked(0).await;
+    link.want(3, vec![started(&member)]).await;
+    until(|| number(&scene.left(1, "count")) > at).await;
+    std::fs::write(scene.left(1, "enough"), "").unwrap();
+    let mut end = link.report().await;
+    while !end.event.is_last() {
+        end = link.report().await;
+    }
+    assert!(matches!(end.event, MemberEvent::Exited { code: 5, .. }), "{end:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -157,6 +157,9 @@ pub struct Args {
     /// and has gas, or `never` [default: auto]
     #[arg(long, value_name = "WHEN", value_parser = claiming)]
     claim: Option<Claiming>,
+    /// Takes the place of the agent that runs on the state directory, as with a new binary: its leases run on
+    #[arg(long)]
+    upgrade: bool,
     /// On a development chain: takes free gas and tokens
     #[arg(long)]
     dev_fund: bool,
@@ -261,8 +264,12 @@ pub async fn main(out: Output, command: Command) -> Done {
     match command {
         Command::Up(args) if args.print_config => out.json(&args.config()?),
         Command::Up(args) => {
-            let asks = !args.yes && !args.dev_fund;
-            up(out, args.config()?, asks).await
+            let (asks, upgrade) = (!args.yes && !args.dev_fund, args.upgrade);
+            let config = args.config()?;
+            if upgrade {
+                succeed(out, &config).await?;
+            }
+            up(out, config, asks).await
         }
         Command::Doctor(args) => agent_doctor::main(out, args).await,
         Command::Status(args) => agent_status::main(out, args).await,
@@ -271,6 +278,18 @@ pub async fn main(out: Output, command: Command) -> Done {
         Command::CashOut(args) => cash_out(out, &args.config()?).await,
         Command::Owner(command) => owner::main(out, command).await,
     }
+}
+
+/// Ends the agent that runs; what it started is taken up.
+async fn succeed(out: Output, config: &Config) -> Done {
+    let pid = selion_agent::succeed(&config.state_dir).await.map_err(|error| {
+        let next = "`selion agent status` shows what runs; see `docs/provider.md`, Commands outlive the agent";
+        Failure::new(Exit::Conflict, "upgrade", chain(&error), next)
+    })?;
+    if out.is_json() {
+        return out.json(&serde_json::json!({ "event": "succeeds", "pid": pid }));
+    }
+    line(&format!("takes the place of the agent that was process {pid}"))
 }
 
 async fn up(out: Output, config: Config, asks: bool) -> Done {

@@ -246,6 +246,17 @@ pub trait Runtime: Send + Sync {
     fn leave(&self);
 }
 
+/// Version of the words between this release and the supervisors of boxes.
+#[must_use]
+pub(crate) fn box_version() -> u16 {
+    keep::VERSION
+}
+
+/// That of the supervisor in the lease's folder `base`, if its command has not ended.
+pub(crate) fn box_speaks(base: &Path) -> Option<u16> {
+    keep::record(base).filter(|record| record.ended.is_none()).map(|record| record.version)
+}
+
 /// The sandbox's name in messages.
 #[must_use]
 pub fn sandbox_name(sandbox: Sandbox) -> &'static str {

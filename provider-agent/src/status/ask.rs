@@ -46,6 +46,40 @@ pub enum StatusError {
     },
 }
 
+/// Process id of the agent of a state directory, as the kernel has it of who listens there; `None` if none runs on it. Any
+/// release's.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) async fn pid(dir: &Path) -> io::Result<Option<i32>> {
+    match connect(dir).await? {
+        None => Ok(None),
+        Some(socket) => match socket.peer_cred()?.pid() {
+            Some(pid) if pid > 0 => Ok(Some(pid)),
+            _ => Err(io::Error::other("it runs where its process cannot be seen from here, as in a container")),
+        },
+    }
+}
+
+/// Connects to the agent of a state directory; `None` if none runs on it.
+async fn connect(dir: &Path) -> io::Result<Option<UnixStream>> {
+    let absent = |error: &io::Error| {
+        matches!(
+            error.kind(),
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory
+        )
+    };
+    let connected = async {
+        let folder = File::open(dir)?;
+        UnixStream::connect(by(&folder)).await
+    };
+    match connected.await {
+        Err(error) if absent(&error) => Ok(None),
+        connected => connected.map(Some),
+    }
+}
+
 /// Asks the agent of a state directory; `None` if none runs on it.
 ///
 /// # Errors
@@ -54,20 +88,7 @@ pub enum StatusError {
 pub async fn ask(dir: &Path) -> Result<Option<Status>, StatusError> {
     let path = dir.join(SOCKET);
     let failed = |source| StatusError::Socket { path: path.clone(), source };
-    let absent = |error: &io::Error| {
-        matches!(
-            error.kind(),
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::NotADirectory
-        )
-    };
-    let folder = match File::open(dir) {
-        Err(error) if absent(&error) => return Ok(None),
-        opened => opened.map_err(failed)?,
-    };
-    let socket = match UnixStream::connect(by(&folder)).await {
-        Err(error) if absent(&error) => return Ok(None),
-        connected => connected.map_err(failed)?,
-    };
+    let Some(socket) = connect(dir).await.map_err(failed)? else { return Ok(None) };
     let mut said = Vec::new();
     let read = timeout(WAIT, socket.take(LONGEST).read_to_end(&mut said)).await;
     read.map_err(|_| StatusError::Silent { path: path.clone() })?.map_err(failed)?;

@@ -9,6 +9,7 @@ mod diary;
 mod gauge;
 mod serve;
 
+pub(crate) use ask::pid;
 pub use ask::{StatusError, ask};
 pub use diary::last_events;
 pub use gauge::{Gauge, Use};
