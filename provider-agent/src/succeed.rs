@@ -2,13 +2,11 @@
 //! what it leaves (`docs/adr/0039-commands-outlive-their-agent.md`).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::io::unix::AsyncFd;
 use tokio::time::timeout;
 
 use crate::book::LEASES;
@@ -75,13 +73,7 @@ fn system(what: &str, source: io::Error) -> SucceedError {
 
 /// Kills a process and waits for its end.
 async fn end(pid: i32) -> io::Result<()> {
-    // By a descriptor: the number may be another process's as soon as this one has ended.
-    // SAFETY: no memory is passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-    // SAFETY: opened just now, for us alone.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let ended = AsyncFd::with_interest(fd.as_raw_fd(), tokio::io::Interest::READABLE)?;
+    let ended = runtime::process(pid)?;
     kill(Pid::from_raw(pid), Signal::SIGKILL)?;
     let _ended = timeout(END, ended.readable()).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok(())

@@ -35,6 +35,7 @@ pub use quota::Quota;
 pub use removal::{Bin, remove_tree};
 pub use rooms::{DATA, OUTPUT, Rooms, WORK, make_read_only};
 pub use supervised::Outlet;
+pub(crate) use supervised::process;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use selion_api::agent::LogSource;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, Interest, duplex};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
@@ -57,7 +57,7 @@ pub(super) struct Supervised {
     seen: watch::Receiver<Seen>,
     streams: [Arc<Ring>; 2],
     /// Of the helper: it can be read once that has ended.
-    head: Option<OwnedFd>,
+    head: Option<AsyncFd<OwnedFd>>,
     exit: Option<Exit>,
     group: Option<Group>,
     /// What the group had used at the end.
@@ -205,10 +205,9 @@ impl Supervised {
     }
 
     /// Waits until nothing of a box is left whose supervisor was killed: the helper falls with it.
-    async fn fall(&mut self) {
-        let Some(head) = self.head.take() else { return };
-        // SAFETY: the descriptor is owned by what is made here, and closed with it.
-        let Ok(head) = (unsafe { AsyncFd::register(head) }) else { return };
+    async fn fall(&self) {
+        // Kept: whoever waits may stop waiting, and wait again.
+        let Some(head) = &self.head else { return };
         if timeout(FALL, head.readable()).await.is_err() {
             tracing::warn!(head = self.record.head, "a box outlived its supervisor; it is killed");
             // The descriptor names the process, so the number is its own.
@@ -331,12 +330,14 @@ impl Drop for Supervised {
 }
 
 /// A descriptor of a process, which can be read once it has ended.
-fn process(id: i32) -> io::Result<OwnedFd> {
+///
+/// # Errors
+///
+/// The system's: there is no such process.
+pub(crate) fn process(id: i32) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
-    match RawFd::try_from(fd) {
-        // SAFETY: opened just now, for us alone.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: opened just now, for us alone; it is closed by what owns it here, after it was waited for.
+    unsafe { AsyncFd::register_with_interest(OwnedFd::from_raw_fd(fd), Interest::READABLE) }.map_err(Into::into)
 }
