@@ -137,6 +137,27 @@ async fn without_an_image_a_command_has_a_small_root_and_nothing_of_the_machines
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn content_that_is_here_as_an_image_is_not_brought_again_also_after_a_restart() {
+    let Some(node) = Node::new().await else { return };
+    let one = "bafkreifzjut3te7nhyekklss27nh3k72ysco7y32koao5eei66wof36n5e";
+    let two = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy";
+    let named = |cid: &str| work(Root::Content(cid.into()), &["/bin/sh"]);
+    let first = node.bring(&named(one), &recipe(&[])).await.unwrap().unwrap();
+    let id = first.id();
+    drop(first);
+    let Node { house, images } = node;
+    drop(images);
+    let dir = house.dir.path().join("images");
+    let images = Images::open(&dir, BYTES, &Registries::default(), false).await.unwrap();
+    let nothing =
+        async |_: &str| -> Result<PathBuf, ImagesError> { Err(ImagesError::NotHere("it was asked for again")) };
+    let again = images.bring(&named(one), &Credentials::Anonymous, nothing, |_| {}).await.unwrap().unwrap();
+    assert_eq!(again.id(), id);
+    let other = images.bring(&named(two), &Credentials::Anonymous, nothing, |_| {}).await;
+    assert!(other.is_err(), "another content is another image, whatever is here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_over_an_image_ends_with_the_lease_and_its_layers_stay() {
     let Some(node) = Node::new().await else { return };
     let image =

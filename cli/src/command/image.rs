@@ -129,6 +129,12 @@ fn add_to(entries: &mut BTreeMap<String, Ingredient>, add: &str) -> Done {
     let from = Path::new(from);
     // Whoever typed a link named the place.
     let real = from.canonicalize().map_err(|error| Failure::file(from, &error))?;
+    // The image's user gets there, whatever the base says of a folder above, as it does of root's.
+    for (above, _) in path.match_indices('/') {
+        if let Some(Ingredient::Folder(mode)) = entries.get_mut(&path[..above]) {
+            *mode |= 0o055;
+        }
+    }
     entry(entries, &real, path.to_owned(), MOST_DEPTH)
 }
 
@@ -137,7 +143,9 @@ fn entry(entries: &mut BTreeMap<String, Ingredient>, from: &Path, name: String, 
     let failed = |error: std::io::Error| Failure::file(from, &error);
     let refused = |why: &str| Err(Failure::usage(format!("{}: {why}", from.display()), "leave it out of the folder"));
     let meta = from.symlink_metadata().map_err(failed)?;
+    // What its owner may read or run here, the image's user may there: all of it is root's, and whoever has the image has it.
     let mode = meta.permissions().mode() & 0o777;
+    let mode = mode | (mode & 0o500) >> 3 | (mode & 0o500) >> 6;
     if entries.len() >= MOST_ENTRIES || depth == 0 {
         return refused("the image would have too many entries, or folders too deep inside each other");
     }
@@ -184,6 +192,22 @@ mod tests {
         assert_eq!(entries.keys().collect::<Vec<_>>(), ["app", "app/run", "app/sub", "app/sub/link"]);
         assert!(matches!(&entries["app/run"], Ingredient::Copy(_, 0o755)), "no setuid: {:?}", entries["app/run"]);
         assert_eq!(entries["app/sub/link"], Ingredient::Link("/etc/passwd".into()));
+    }
+
+    #[test]
+    fn the_images_user_gets_to_what_was_added_and_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mine = dir.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        fs::write(mine.join("data"), "x").unwrap();
+        for (path, mode) in [(mine.join("data"), 0o600), (mine.clone(), 0o700)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut entries = BTreeMap::from([("root".to_owned(), Ingredient::Folder(0o700))]);
+        add_to(&mut entries, &format!("{}:/root/mine", mine.display())).unwrap();
+        assert_eq!(entries["root"], Ingredient::Folder(0o755));
+        assert_eq!(entries["root/mine"], Ingredient::Folder(0o755));
+        assert!(matches!(&entries["root/mine/data"], Ingredient::Copy(_, 0o644)));
     }
 
     #[test]

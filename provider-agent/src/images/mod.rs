@@ -1,6 +1,7 @@
 //! The root file systems of leases: images of registries, of the pool's content, and the node's own base.
 
 mod base;
+mod contents;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use selion_api::commit::{Root, Work};
+use selion_dataplane::Cid;
 use selion_dataplane::image::{
     CacheRules, Credentials, Digest, Image, ImageCache, ImageError, OnProgress, Overrides, PullProgress, PullRules,
     Reference, Registry, RegistryRules, Start,
@@ -20,11 +22,14 @@ use crate::staging::blocking;
 
 use base::Base;
 pub use base::recipe;
+use contents::Contents;
 
 /// Owner of the pin of the base.
 const BASE: &str = "base";
 /// File in the cache's folder that names the base.
 const BASE_FILE: &str = "base.json";
+/// Folder in the cache's folder that says which image content is.
+const CONTENTS: &str = "contents";
 
 /// Why there is no image.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +65,7 @@ struct Made {
 #[derive(Clone, Debug)]
 pub struct Images {
     cache: ImageCache,
+    contents: Contents,
     registry: Registry,
     base: Image,
     machine: bool,
@@ -82,7 +88,9 @@ impl Images {
             ..RegistryRules::default()
         })?;
         let base = base_image(&cache, dir).await?;
-        Ok(Self { cache, registry, base, machine })
+        let path = dir.join(CONTENTS);
+        let contents = Contents::open(path.clone()).map_err(|source| ImagesError::Io { path, source })?;
+        Ok(Self { cache, contents, registry, base, machine })
     }
 
     /// Withdraws the pins of members of an earlier life, but of those that may run on.
@@ -110,9 +118,8 @@ impl Images {
         Ok(RootFs::Image { lower: self.base.lower(), person, cwd: runtime::WORK.into() })
     }
 
-    /// The image of a work; `None` if it runs among the machine's own programs. A registry is shown
-    /// `credentials`; `archive` brings content to a path. `say` is
-    /// told how far it is.
+    /// The image of a work; `None` if it runs among the machine's own programs. A registry is shown `credentials`;
+    /// `archive` brings content to a path, unless it is here as an image. `say` is told how far it is.
     ///
     /// # Errors
     ///
@@ -134,16 +141,38 @@ impl Images {
             }
             Root::Base => return Ok(Some(self.base.clone())),
             Root::Registry(name) => self.pull(name, credentials, &rules).await?,
-            Root::Content(cid) => {
-                let path = archive(cid).await?;
-                let loaded = self.cache.load(&path, None, &rules).await;
-                let gone = blocking(move || remove_tree(&path)).await;
-                gone.map_err(|source| ImagesError::Io { path: self.dir(), source })?;
-                loaded.map_err(ImagesError::from)?
-            }
+            Root::Content(cid) => match self.known(cid).await {
+                Some(image) => image,
+                None => {
+                    let path = archive(cid).await?;
+                    self.load(cid, path, &rules).await?
+                }
+            },
         };
         say(format!("image {} is here, every layer verified", image.id()));
         Ok(Some(image))
+    }
+
+    /// The image that this content is, if it is here.
+    async fn known(&self, cid: &str) -> Option<Image> {
+        let cid: Cid = cid.parse().ok()?;
+        let (contents, cache) = (self.contents.clone(), self.cache.clone());
+        blocking(move || contents.image(&cid, &cache)).await
+    }
+
+    /// Reads the image out of content that lies at `path`, which goes.
+    async fn load(&self, cid: &str, path: PathBuf, rules: &PullRules) -> Result<Image, ImagesError> {
+        let loaded = self.cache.load(&path, None, rules).await;
+        let gone = blocking(move || remove_tree(&path)).await;
+        gone.map_err(|source| ImagesError::Io { path: self.dir(), source })?;
+        let image = loaded?;
+        if let Ok(cid) = cid.parse::<Cid>() {
+            let (contents, cache, known) = (self.contents.clone(), self.cache.clone(), image.clone());
+            if let Err(error) = blocking(move || contents.remember(&cid, &known, &cache)).await {
+                tracing::warn!(%cid, %error, "the image is fetched again for the next lease");
+            }
+        }
+        Ok(image)
     }
 
     async fn pull(&self, name: &str, credentials: &Credentials, rules: &PullRules) -> Result<Image, ImagesError> {

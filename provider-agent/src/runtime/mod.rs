@@ -97,7 +97,8 @@ pub enum RuntimeError {
     NoCommand,
     /// No such program on this node.
     #[error(
-        "no program `{program}` in a lease's view of this node (PATH {path}); bring it as data, or name one of /usr"
+        "no program `{program}` among the files that the lease sees (PATH {path}); name one of them, or bring it as data or \
+         in an image"
     )]
     NoSuchProgram {
         /// As asked.
